@@ -14,9 +14,9 @@ sys.path.insert(0, str(ROOT / "tests" / "models"))
 
 import cache
 import callers
-import curves
+import rampup
 import disk
-import judge
+import trials
 import kernels
 import models
 import package
@@ -24,33 +24,35 @@ import pressure
 import primitives
 import report
 import shapes
-import smooth
+import first_run
 import start
 import stream
-import worth
+import priority
 import tune
 
 SUITES = {
-    "models": (models.Models, "run times after settle, beside both peers"),
-    "pack": (models.Pack, "the same without compiler, beside ONNX Runtime"),
-    "start": (start.Start, "opening, first run and memory, fresh processes"),
+    "models": (models.Models, "run times after settle, against both peers"),
+    "pack": (models.Pack, "the same without compiler, against ONNX Runtime"),
+    "start": (start.Start, "load time, first run, memory, fresh processes"),
     "callers": (callers.Callers, "1, 2, 4, 8 threads calling at once"),
-    "stream": (stream.Stream, "1,000 shapes never seen, one request each"),
-    "curves": (curves.Curves, "how soon a fresh process has its final speed"),
+    "stream": (stream.Stream, "1,000 new shapes, one request each"),
+    "rampup": (rampup.Rampup, "how soon a new process reaches its final speed"),
     "pressure": (pressure.Pressure,
-                 "what requests lose to compiling, and how soon it is done"),
-    "smooth": (smooth.Smooth, "the first run at a shape against the next"),
+                 "latency while kernels compile, and how long that takes"),
+    "first_run": (first_run.FirstRun,
+                  "the first run at a shape against the next ones"),
     "primitives": (primitives.Primitives,
-                   "1,000 shapes of one primitive: kernels, reusable or not"),
-    "cache": (cache.Cache, "a hit, an eviction, a run, by entries"),
-    "disk": (disk.Disk, "kernels from a warm store, fresh processes"),
-    "judge": (judge.Judge, "kernels on trial: kept, demoted, and planted ones"),
-    "worth": (worth.Worth, "what is worth most first, against first come"),
-    "kernels": (kernels.Kernels, "each kernel against what the core can do"),
-    "tune": (tune.Tune, "the tiles chosen against all others"),
+                   "1,000 shapes of a primitive: reusable kernels or not"),
+    "cache": (cache.Cache, "cost of a hit, an eviction and a run, by entries"),
+    "disk": (disk.Disk, "kernels from a warm store, in fresh processes"),
+    "trials": (trials.Trials, "kernel trials: kept, demoted, and planted ones"),
+    "priority": (priority.Priority, "compile queue by priority, against FIFO"),
+    "kernels": (kernels.Kernels, "each kernel against one core's roofline"),
+    "tune": (tune.Tune, "the chosen tile sizes against all others"),
 }
 PEERS = ["onnxruntime", "openvino"]
-BACKGROUND = ("stream", "curves", "judge", "worth")  # compiled beside requests
+# Suites that compile while requests run.
+BACKGROUND = ("stream", "rampup", "trials", "priority")
 
 
 @dataclass
@@ -58,16 +60,16 @@ class Settings:
     threads: list
     rounds: int = 9
     seeds: int = 3
-    random: int = 10       # shapes a seed
-    fixed: int = 99        # at most so many of the fixed shapes
-    turn_seconds: float = 0.03
+    random: int = 10       # shapes per seed
+    fixed: int = 99        # maximum number of fixed shapes
+    round_seconds: float = 0.03
     callers: tuple = (1, 2, 4, 8)
     caller_seconds: float = 0.5
     shapes: int = 1000     # of a stream
     curve_seconds: float = 10.5
     alternations: int = 20
-    press_seconds: float = 1.5
-    smooth_shapes: int = 60
+    window_seconds: float = 1.5
+    first_run_shapes: int = 60
     processes: int = 5
 
 
@@ -93,27 +95,29 @@ def arguments():
     add = parser.add_argument
     add("suite", nargs="?", default="models", choices=SUITES)
     add("--quick", action="store_true",
-        help="a minute or two: fewer shapes, shorter turns")
-    add("--json", metavar="FILE", help="write all numbers there")
+        help="fewer shapes and shorter rounds: a minute or two")
+    add("--json", metavar="FILE", help="write all figures to FILE")
     add("--models", default="minilm,magika", metavar="NAME,...",
-        help="or `all`; `others`, `bytes`: those of bench/heldout.def, of "
-             "bench/int8.def; default: minilm,magika")
+        help="names of bench/shapes.def, or `all` of them, `heldout` "
+             "(bench/heldout.def) or `int8` (bench/int8.def); default: "
+             "minilm,magika")
     add("--threads", default="1,2", metavar="N,...", help="default: 1,2")
     add("--peers", default=None, metavar="NAME,...",
-        help=f"of {','.join(PEERS)}; default: those the suite compares with")
+        help=f"a list of {','.join(PEERS)}; default: depends on the suite")
     add("--rounds", type=int, metavar="N", help="at least 7 for a claim")
-    add("--seeds", type=int, metavar="N", help="of random shapes")
-    add("--random", type=int, metavar="N", help="random shapes a seed")
-    add("--fixed", type=int, metavar="N", help="at most so many fixed shapes")
-    add("--shapes", type=int, metavar="N", help="of a stream; default: 1000")
+    add("--seeds", type=int, metavar="N", help="seeds of random shapes")
+    add("--random", type=int, metavar="N", help="random shapes per seed")
+    add("--fixed", type=int, metavar="N", help="maximum number of fixed shapes")
+    add("--shapes", type=int, metavar="N",
+        help="shapes of a stream; default: 1000")
     add("--alternations", type=int, metavar="N",
-        help="of compiling on and off; default: 20")
+        help="alternations of compiling on and off; default: 20")
     add("--plot", metavar="FILE",
-        help="a picture of a stream, of curves or of first runs, as SVG")
+        help="write a plot of stream, rampup or first_run as SVG")
     add("--against", metavar="DIR",
-        help="another build directory of Limber, measured in the same run")
+        help="another build directory of Limber to measure in the same run")
     add("--deterministic", action="store_true",
-        help="measure deterministic mode as well: its price")
+        help="measure deterministic mode as well")
     add("--build", default=ROOT / "build", type=Path, metavar="DIR",
         help="the build directory to measure; default: build")
     return parser.parse_args()
@@ -124,13 +128,15 @@ def settings_of(options):
     threads = [int(n) for n in options.threads.split(",")]
     settings = Settings([n for n in threads if n <= cores])
     if not settings.threads:
-        raise SystemExit(f"bench: --threads: there are {cores} cores")
+        raise SystemExit(f"bench: --threads {options.threads}: there are "
+                         f"only {cores} cores")
     if options.quick:
         settings.rounds, settings.seeds, settings.random = 7, 1, 2
-        settings.turn_seconds, settings.caller_seconds = 0.01, 0.15
+        settings.round_seconds, settings.caller_seconds = 0.01, 0.15
         settings.callers = (1, 4)
         settings.alternations = 5
-        settings.shapes, settings.smooth_shapes, settings.processes = 100, 8, 3
+        settings.shapes, settings.first_run_shapes = 100, 8
+        settings.processes = 3
     for name in ("rounds", "seeds", "random", "fixed", "shapes",
                  "alternations"):
         if getattr(options, name) is not None:
@@ -139,15 +145,15 @@ def settings_of(options):
 
 
 def environment(build, suite):
-    """Of a Limber process; of a peer where build is None."""
-    # NumPy's threads spin for 30 ms after they are made.
+    """The environment of a Limber process, or of a peer where build is None."""
+    # NumPy's threads spin for 30 ms after they are created.
     found = dict(os.environ, PYTHONDONTWRITEBYTECODE="1",
                  OPENBLAS_NUM_THREADS="1")
     if build:
         found["PYTHONPATH"] = str(package.prepare(build))
-        off = suite in ("pack", "smooth")
+        off = suite in ("pack", "first_run")
         found["LIMBER_JIT"] = "off" if off else "process"
-        # What is timed after settle is not to share the processor with it.
+        # Runs timed after settle must not share the processor with compiling.
         found["LIMBER_COMPILE"] = \
             "background" if suite in BACKGROUND else "settle"
     return found
@@ -159,20 +165,20 @@ def group_of(name):
 
 
 def models_of(text):
-    if text in ("others", "bytes"):
+    if text in ("heldout", "int8"):
         return group_of(text)
     known = shapes.load()
     names = list(known) if text == "all" else text.split(",")
     for name in names:
         if name not in known:
-            raise SystemExit(f"bench: no model {name}; there are: "
+            raise SystemExit(f"bench: --models: no model {name}; models: "
                              f"{', '.join(known)}")
     return [known[name] for name in names]
 
 
 def context_of(options):
     chosen = ["onnxruntime"] if options.suite == "pack" else \
-        [] if options.suite in ("judge", "worth") else PEERS
+        [] if options.suite in ("trials", "priority") else PEERS
     if options.peers is not None:
         chosen = [p for p in options.peers.split(",") if p]
     environments = {p: environment(None, options.suite) for p in chosen}

@@ -1,11 +1,12 @@
-// bench/cache.c -- what the cache in memory costs, as JSON.
+// bench/cache.c -- Measures the cost of the in-memory cache; prints JSON.
 //
-//   cache hit ENTRIES TIMES    a key of 200 bytes is found, among so many
-//   cache evict ENTRIES TIMES  a value comes, another goes
+//   cache hit ENTRIES TIMES    finds a key of 200 bytes among ENTRIES
+//   cache evict ENTRIES TIMES  inserts a value, which evicts another
 //   cache run ENTRIES TIMES    a run enters, uses 64 kernels, and leaves
 //
-// ns is the best of seven tries; keys are asked for in an order that no
-// prefetcher knows. Count instructions with valgrind and two different TIMES.
+// `ns` is the best of seven tries. Keys are looked up in an order that a
+// prefetcher cannot predict. Count instructions with valgrind and two different
+// values of TIMES.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,7 @@
 #define BENCH_KEY(F, S) F(S, uint64_t, number, 1) F(S, uint64_t, rest, 24)
 LB_KEY_STRUCT(bench_key, BENCH_KEY)
 
-// Values that nobody counts.
+// The values are not reference-counted.
 static void nothing(void *value) { (void)value; }
 
 static uint64_t bytes_of(const void *value) {
@@ -36,15 +37,15 @@ static lb_status build(void *user, void **out) {
   return LB_OK;
 }
 
-typedef struct bench {
+typedef struct cache_bench {
   lb_lru lru;
   lb_cache cache;
   lb_slot *slots;
   uint64_t entries, times;
   uint64_t next;
-} bench;
+} cache_bench;
 
-static bool get(bench *b, uint64_t number) {
+static bool get(cache_bench *b, uint64_t number) {
   bench_key key;
   void *value;
   memset(&key, 0, sizeof key);
@@ -55,46 +56,45 @@ static bool get(bench *b, uint64_t number) {
   return fine;
 }
 
-// A full turn through 0..n-1 in steps that look like chance: 1,000,003 is
-// prime.
-static uint64_t jump(bench *b) {
+// A full cycle through 0..n-1 in a pseudo-random order: 1,000,003 is prime.
+static uint64_t jump(cache_bench *b) {
   return b->next = (b->next + UINT64_C(1000003)) % b->entries;
 }
 
-static bool hit(bench *b) {
+static bool hit(cache_bench *b) {
   for (uint64_t i = 0; i < b->times; i++)
     if (!get(b, jump(b))) return false;
   return true;
 }
 
-static bool evict(bench *b) {
+static bool evict(cache_bench *b) {
   for (uint64_t i = 0; i < b->times; i++)
     if (!get(b, ++b->next)) return false;
   return true;
 }
 
-static bool run(bench *b) {
-  lb_epoch_reader stay = {0};
+static bool run(cache_bench *b) {
+  lb_epoch_reader reader = {0};
   for (uint64_t i = 0; i < b->times; i++) {
-    lb_lru_enter(&b->lru, &stay);
-    for (int k = 0; k < USES; k++) lb_slot_use(&b->slots[jump(b)], &stay);
-    lb_lru_leave(&b->lru, &stay);
+    lb_lru_enter(&b->lru, &reader);
+    for (int k = 0; k < USES; k++) lb_slot_use(&b->slots[jump(b)], &reader);
+    lb_lru_leave(&b->lru, &reader);
   }
   return true;
 }
 
-static bool fill(bench *b) {
+static bool fill(cache_bench *b) {
   for (uint64_t i = 0; i < b->entries; i++)
     if (!get(b, i)) return false;
   lb_lru_stats s;
   lb_lru_count(&b->lru, &s);
-  lb_lru_set_capacity(&b->lru, s.bytes);  // the next one evicts
+  lb_lru_set_capacity(&b->lru, s.bytes);  // the next insertion evicts
   b->next = b->entries;
   b->slots = calloc((size_t)b->entries, sizeof *b->slots);
   return b->slots != NULL;
 }
 
-static double best_ns(bench *b, bool (*what)(bench *)) {
+static double best_ns(cache_bench *b, bool (*what)(cache_bench *)) {
   double best = 1e30;
   for (int i = 0; i < TRIES; i++) {
     double start = bench_now();
@@ -105,7 +105,7 @@ static double best_ns(bench *b, bool (*what)(bench *)) {
   return best;
 }
 
-static lb_status measure(bench *b, const char *name) {
+static lb_status measure(cache_bench *b, const char *name) {
   LB_TRY(lb_lru_init(&b->lru, UINT64_MAX));
   LB_TRY(lb_cache_init(&b->cache, &b->lru, &type));
   if (!fill(b)) return lb_oom();
@@ -125,7 +125,7 @@ static lb_status measure(bench *b, const char *name) {
 }
 
 int main(int argc, char **argv) {
-  bench b = {0};
+  cache_bench b = {0};
   if (argc == 4) {
     b.entries = strtoull(argv[2], NULL, 10);
     b.times = strtoull(argv[3], NULL, 10);

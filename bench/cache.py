@@ -1,4 +1,5 @@
-"""Suite `cache`: a hit, an eviction and a run's bookkeeping, by entries."""
+"""Suite `cache`: what a hit, an eviction and the bookkeeping of a run cost, by
+the number of entries."""
 
 import json
 import re
@@ -26,24 +27,25 @@ class Cache:
         return {"rows": rows}
 
     def row(self, what, entries):
-        answer = subprocess.run(
+        done = subprocess.run(
             [self.program, what, str(entries), str(self.times)],
             capture_output=True, text=True, check=True)
-        row = json.loads(answer.stdout)
+        row = json.loads(done.stdout)
         row["instructions"] = self.instructions(what, entries)
         row["goal"] = GOALS.get((what, entries))
         return row
 
     def instructions(self, what, entries):
-        """Of one time: what more of them cost. None without valgrind."""
+        """Instructions of one repetition: the difference between 1,100 and 100
+        of them. None without valgrind."""
         if not shutil.which("valgrind"):
             return None
         few, many = (self.count(what, entries, n) for n in (100, 1100))
         return round((many - few) / 1000 / TRIES)
 
     def count(self, what, entries, times):
-        answer = subprocess.run(
+        done = subprocess.run(
             ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null",
              self.program, what, str(entries), str(times)],
             capture_output=True, text=True, check=True)
-        return int(re.search(r"Collected : (\d+)", answer.stderr)[1])
+        return int(re.search(r"Collected : (\d+)", done.stderr)[1])

@@ -1,4 +1,4 @@
-"""Suite `callers`: many threads on one session, and on a session each."""
+"""Suite `callers`: several threads share one session, or have one each."""
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class Callers:
         waits, latencies = {}, {}  # seconds a run; seconds of each run
         for _ in range(settings.rounds):
             for engine in list(fleet.workers):
-                got = fleet.turn(engine, "callers", callers=callers,
+                got = fleet.run_one(engine, "callers", callers=callers,
                                  sessions=sessions,
                                  seconds=settings.caller_seconds)
                 if got:

@@ -1,4 +1,5 @@
-"""Suite `disk`: how soon a fresh process has its kernels from a warm store."""
+"""Suite `disk`: how soon a fresh process has loaded its kernels from a warm
+store."""
 
 import json
 import os
@@ -9,12 +10,13 @@ from pathlib import Path
 import report
 import stats
 
-GOAL = "a kernel found in 0.3 ms, all of a model's 50 ms after it was loaded"
-SECONDS, RUNS = 0.5, 2000  # that a process runs for; each is an event
+GOAL = "0.3 ms per kernel found, all kernels 50 ms after the model was loaded"
+SECONDS, RUNS = 0.5, 2000  # limits of a process; each run is an event
 
 
 def input_words(model, dims):
-    """--input NAME=random:f32[1,3] for each input, in the range it takes."""
+    """--input NAME=random:f32[1,3] for each input, with its range of
+    values."""
     words = []
     for i in model.inputs:
         shape = ",".join(str(dims.get(d, d)) for d in i.dims)
@@ -28,7 +30,7 @@ def input_words(model, dims):
 
 
 class Process:
-    """What one `limber run` on the store did: its trace and its steps."""
+    """One `limber run` on the store: its trace and its steps."""
 
     def __init__(self, build, store, words):
         trace = store / "trace.json"
@@ -39,21 +41,21 @@ class Process:
              "--json"], env=environment, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(done.stderr.strip())
-        self.said = json.loads(done.stdout)
+        self.output = json.loads(done.stdout)
         self.events = json.loads(trace.read_text())["traceEvents"]
 
     def tiers(self):
-        return [step["tier"] for step in self.said["steps"]]
+        return [step["tier"] for step in self.output["steps"]]
 
     def named(self, name):
         return [e for e in self.events if e["name"] == name]
 
     def found_ms(self):
-        """Of each kernel: from asking the store to a published kernel."""
+        """Milliseconds of each kernel from the lookup to its publication."""
         return [e["dur"] / 1e3 for e in self.named("kernel_found")]
 
     def ready_ms(self):
-        """From the end of loading to the last of them."""
+        """Milliseconds from the end of loading to the last kernel found."""
         begin = min(e["ts"] for e in self.named("run_ended"))
         ends = [e["ts"] + e["dur"] for e in self.named("kernel_found")]
         return max([0, *((end - begin) / 1e3 for end in ends)])
@@ -70,7 +72,7 @@ class Disk:
         build = self.context.build
         words = [model.path, *input_words(model, model.fixed[0])]
         first = Process(build, store, [*words, "--settle", "600"])
-        often = min(RUNS, int(SECONDS * 1e3 / first.said["best_ms"]) + 2)
+        often = min(RUNS, int(SECONDS * 1e3 / first.output["best_ms"]) + 2)
         later = [Process(build, store, [*words, "--repeat", str(often)])
                  for _ in range(self.context.settings.processes)]
         if not all(p.found_ms() for p in later):
@@ -94,7 +96,7 @@ class Disk:
     def run(self):
         rows = []
         for model in self.context.models:
-            with tempfile.TemporaryDirectory() as folder:
-                rows.append(self.row(model, Path(folder)))
+            with tempfile.TemporaryDirectory() as directory:
+                rows.append(self.row(model, Path(directory)))
         print(f"goal: {GOAL}")
         return {"goal": GOAL, "rows": rows}

@@ -1,5 +1,5 @@
-"""The engines behind one interface. Imported in worker processes alone: each
-engine is loaded in a process of its own, by the class that needs it.
+"""The engines behind one interface. Only worker processes import this module:
+each engine is loaded in its own process, by its class.
 
     engine = ENGINES["limber"]()        # loads the library
     session = engine.open(path, threads)
@@ -43,7 +43,7 @@ class LimberSession:
         return self.session.stats()._asdict()
 
     def tiers(self, feeds):
-        """Seconds of one run's steps by tier; none of builds that cannot."""
+        """Seconds of one run's steps by tier; {} if profile() is missing."""
         found = {}
         if hasattr(self.session, "profile"):
             for step in self.session.profile(None, feeds):
@@ -130,7 +130,7 @@ ENGINES = {"limber": Limber, "against": Limber, "deterministic": Limber,
 
 
 def memory():
-    """Bytes of this process, from the kernel: peak, now, and anonymous."""
+    """Resident bytes of this process: peak, now, and anonymous."""
     found = {}
     with open("/proc/self/status") as lines:
         for line in lines:
@@ -141,6 +141,6 @@ def memory():
 
 
 def pin(threads):
-    """This process may use that many processors, the last ones; 0: all."""
+    """Restricts this process to the last `threads` processors; 0: all."""
     allowed = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, allowed[-threads:])

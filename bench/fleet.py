@@ -1,7 +1,7 @@
-"""Worker processes as seen by the one that commands them.
+"""The controlling side of worker processes.
 
-Only one works at a time: a command is sent, and its answer awaited, before the
-next. What the others burn meanwhile is counted.
+Only one worker runs at a time: a command is sent, and its response awaited,
+before the next. The CPU time that the others use meanwhile is counted.
 """
 
 import json
@@ -16,30 +16,30 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-BESIDES = ("against", "deterministic")  # Limber once more
+BESIDES = ("against", "deterministic")  # further Limber configurations
 NAMES = {"limber": "Limber", "onnxruntime": "ONNX Runtime",
          "openvino": "OpenVINO", **{e: e for e in BESIDES}}
-AWHILE = 0.02  # seconds: a lease ends so much later at most
+GRANT_SLACK = 0.02  # seconds: a CPU grant ends at most this much later
 
 
 class Failed(Exception):
-    """The engine refused, or its process died; str() says how."""
+    """The engine reported an error, or its process ended; str() says how."""
 
 
-def lease(pid):
-    """For how long a limber-jit may go on before it pauses by itself, in
-    seconds: see jit/worker/program/cpu_grant.h. 0: it does not."""
+def cpu_grant(pid):
+    """Seconds that a limber-jit may run before it pauses by itself; see
+    jit/worker/program/cpu_grant.h. 0: it does not pause."""
     try:
         with open(f"/proc/{pid}/fd/0", "rb") as file:
             length, gap, slices = struct.unpack("3q", file.read(24))
-    except (OSError, struct.error):  # it has ended, or has no lease
+    except (OSError, struct.error):  # it has ended, or has no grant
         return 0
-    return 1e-9 * slices * (length + gap) + AWHILE if length else 0
+    return 1e-9 * slices * (length + gap) + GRANT_SLACK if length else 0
 
 
 class Worker:
     def __init__(self, engine, model, threads, environment, begin=None):
-        """begin: called in the new process before anything else."""
+        """begin: called first in the new process."""
         self.engine = engine
         self.errors = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
@@ -52,21 +52,21 @@ class Worker:
         try:
             print(json.dumps({"do": do, **arguments}),
                   file=self.process.stdin, flush=True)
-            answer = self.read_line(timeout)
+            response = self.read_line(timeout)
         except BrokenPipeError:
-            answer = ""
-        if not answer:
+            response = ""
+        if not response:
             raise Failed(self.post_mortem())
-        answer = json.loads(answer)
-        if "error" in answer:
-            raise Failed(answer["error"])
-        return answer
+        response = json.loads(response)
+        if "error" in response:
+            raise Failed(response["error"])
+        return response
 
     def read_line(self, timeout):
         ready, _, _ = select.select([self.process.stdout], [], [], timeout)
         if not ready:
             self.process.kill()
-            raise Failed(f"no answer in {timeout} s")
+            raise Failed(f"no response in {timeout} s")
         return self.process.stdout.readline()
 
     def post_mortem(self):
@@ -79,12 +79,12 @@ class Worker:
         return ": ".join([how, *[line for line in last if line][-1:]])[:300]
 
     def cpu_seconds(self):
-        """Time its threads spent on a processor. 0 when it is gone."""
+        """CPU time of its threads. 0 once the process has ended."""
         total = 0
         try:
-            folder = f"/proc/{self.process.pid}/task"
-            for thread in os.listdir(folder):
-                with open(f"{folder}/{thread}/schedstat") as text:
+            directory = f"/proc/{self.process.pid}/task"
+            for thread in os.listdir(directory):
+                with open(f"{directory}/{thread}/schedstat") as text:
                     total += int(text.read().split()[0])
         except OSError:
             pass
@@ -100,10 +100,11 @@ class Worker:
                 yield int(stat.parent.name), fields[0]
 
     def freeze(self):
-        """Stops it, and its children unless they pause by themselves, once
-        their leases are over. thaw() has all go on that was stopped here."""
+        """Stops the process, and those of its children that do not pause by
+        themselves when their CPU grants end. thaw() resumes all of them."""
         self.process.send_signal(signal.SIGSTOP)
-        time.sleep(max([lease(pid) for pid, _ in self.children()], default=0))
+        grants = [cpu_grant(pid) for pid, _ in self.children()]
+        time.sleep(max(grants, default=0))
         self.frozen = [pid for pid, state in self.children() if state in "RD"]
         for pid in self.frozen:
             os.kill(pid, signal.SIGSTOP)
@@ -113,9 +114,9 @@ class Worker:
             os.kill(pid, signal.SIGCONT)
         self.process.send_signal(signal.SIGCONT)
 
-    def rest(self, limit=0.5):
-        """Waits until its threads have gone to sleep: some spin for tens of
-        milliseconds after a run."""
+    def wait_idle(self, limit=0.5):
+        """Waits until its threads sleep: some spin for tens of milliseconds
+        after a run."""
         end = time.perf_counter() + limit
         before, now = -1.0, self.cpu_seconds()
         while now != before and time.perf_counter() < end:
@@ -137,20 +138,20 @@ class Worker:
 
 
 class Fleet:
-    """One worker an engine, all with the same model. Engines that fail drop
-    out; `failed` keeps why."""
+    """One worker per engine, all with the same model. Engines that fail are
+    removed; `failed` has the reasons."""
 
     def __init__(self, engines, model, threads, environments):
         self.failed = {}
-        self.opened = {}  # engine -> answer of open
+        self.opened = {}  # engine -> response to open
         self.workers = {}
         self.idle_burnt = self.busy = 0.0
         for engine in engines:
             self.workers[engine] = Worker(engine, model, threads,
                                           environments[engine])
-            answer = self.ask(engine, "open")
-            if answer:
-                self.opened[engine] = answer
+            response = self.ask(engine, "open")
+            if response:
+                self.opened[engine] = response
 
     def __enter__(self):
         return self
@@ -163,7 +164,7 @@ class Fleet:
         self.workers.pop(engine).close()
 
     def ask(self, engine, do, **arguments):
-        """The answer, or None from then on."""
+        """The response, or None once the engine has failed."""
         if engine not in self.workers:
             return None
         try:
@@ -177,15 +178,15 @@ class Fleet:
         return {engine: self.ask(engine, do, **arguments)
                 for engine in list(self.workers)}
 
-    def turn(self, engine, do, **arguments):
-        """As ask; waits for the engine's threads to sleep again, and counts
-        what the other workers do meanwhile."""
+    def run_one(self, engine, do, **arguments):
+        """As ask; then waits until the engine's threads sleep, and counts the
+        CPU time of the other workers meanwhile."""
         others = [w for e, w in self.workers.items() if e != engine]
         before = sum(w.cpu_seconds() for w in others)
         start = time.perf_counter()
-        answer = self.ask(engine, do, **arguments)
+        response = self.ask(engine, do, **arguments)
         self.busy += time.perf_counter() - start
         self.idle_burnt += sum(w.cpu_seconds() for w in others) - before
-        if answer:
-            self.workers[engine].rest()
-        return answer
+        if response:
+            self.workers[engine].wait_idle()
+        return response

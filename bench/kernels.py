@@ -1,15 +1,15 @@
-"""Suite `kernels`: every kernel of a model against what one core can do."""
+"""Suite `kernels`: every kernel of a model against the roofline of one core."""
 
 import report
 import suite
 
-# Share of its line that a kernel must reach: products and rows, and those that
-# do nothing but move and map elements.
-GOOD, GOOD_MAP = 0.9, 0.7
+# Share of the roofline that a kernel must reach; elementwise and data movement
+# kernels need less.
+GOOD, GOOD_ELTWISE = 0.9, 0.7
 
 
 class Kernels(suite.ByShape):
-    goal = "85 % of kernel time at >= 90 % of the line (elementwise and " \
+    goal = "85 % of kernel time at >= 90 % of the roofline (elementwise and " \
            "movement: 70 %)"
     program = "kernels"
 
@@ -17,7 +17,7 @@ class Kernels(suite.ByShape):
         kernels = shape["kernels"]
         shape["share_good"] = 0.0
         if kernels:
-            judge(kernels)
+            rate(kernels)
             shape["share_good"] = sum(k["share"] for k in kernels if k["good"])
             print_kernels(kernels)
         if lines and "launches" in lines[-1]:
@@ -34,30 +34,32 @@ class Kernels(suite.ByShape):
                     + "; " + of_all([k for s in some for k in s["kernels"]]))
 
 
-def judge(kernels):
-    """Adds share of the time, the line, and whether it is good."""
+def rate(kernels):
+    """Adds the share of the time, the seconds at the roofline, and whether the
+    kernel reaches its share of the roofline."""
     total = sum(k["count"] * k["median"] for k in kernels)
     for k in kernels:
         k["share"] = k["count"] * k["median"] / total
-        k["line"] = k["fraction"] * k["median"]
-        k["good"] = k["fraction"] >= (GOOD_MAP if k["form"] == "eltwise"
+        k["roofline"] = k["fraction"] * k["median"]
+        k["good"] = k["fraction"] >= (GOOD_ELTWISE if k["form"] == "eltwise"
                                       else GOOD)
 
 
 def of_all(kernels):
-    """The same over all shapes, each by its time."""
+    """The same over all shapes, weighted by time."""
     def seconds(which, some=kernels):
         return sum(k["count"] * k[which] for k in some)
     good = seconds("median", [k for k in kernels if k["good"]])
     return f"{100 * good / seconds('median'):.0f} % of all time, which is at " \
-           f"{100 * seconds('line') / seconds('median'):.0f} % of the line"
+           f"{100 * seconds('roofline') / seconds('median'):.0f} % of the " \
+           "roofline"
 
 
 def print_kernels(kernels):
     table = report.Table(
         [("form", 9), ("dims", 28), ("count", 5), ("us", 8), ("best", 8),
          ("share", 6), ("GFLOP/s", 8), ("GB/s", 7), ("bound", 9),
-         ("of line", 7)], numbers=2)
+         ("of roof", 7)], numbers=2)
     for k in sorted(kernels, key=lambda k: -k["share"]):
         dims = [*map(str, k["loops"]), "x".join(map(str, k["dims"].values()))]
         bound = k["bound"] if k["bound"] == "fma" else k["level"]
@@ -74,10 +76,10 @@ def print_kernels(kernels):
 def print_total(out):
     facts = out["model_facts"]
     total = sum(k["count"] * k["median"] for k in out["kernels"])
-    line = sum(k["count"] * k["line"] for k in out["kernels"])
+    roofline = sum(k["count"] * k["roofline"] for k in out["kernels"])
     print(f"{facts['launches']} launches of {len(out['kernels'])} kernels, "
-          f"{1e3 * total:.3g} ms, line {1e3 * line:.3g} ms; "
-          f"{facts['host_steps']} steps by the host's operators are not here"
-          + ("; stages that data decides are not here"
+          f"{1e3 * total:.3g} ms, at the roofline {1e3 * roofline:.3g} "
+          f"ms; without {facts['reference_steps']} steps of reference kernels"
+          + (" and without stages whose shapes depend on data"
              if facts["later_stages"] else ""))
     print(f"share of kernel time that is good: {100 * out['share_good']:.0f} %")

@@ -1,7 +1,7 @@
-// bench/machine.c -- loops that do nothing but multiply and add, or read.
+// bench/machine.c -- Loops of multiply-adds and of reads.
 //
-// Each loop is compiled for its vectors by a target attribute, so that one
-// program measures whatever processor it meets.
+// Each loop is compiled for its vector width by a target attribute, so that one
+// program measures every processor.
 #include "bench/machine.h"
 
 #include <immintrin.h>
@@ -12,11 +12,11 @@
 
 #define TRIES 9
 #define TRY_SECONDS 3e-3
-#define CHAINS 12  // independent: two units of latency 5 need 10
+#define CHAINS 12  // independent chains: two units of latency 5 need 10
 #define READ_STEP ((size_t)1024)
 #define PIECE (256 * READ_STEP)
-#define CLOCK 3e9        // about, in Hz
-#define READ_SPEED 20e9  // about, of L3, in bytes a second
+#define CLOCK 3e9        // approximate, in Hz
+#define READ_SPEED 20e9  // approximate, of L3, in bytes/s
 #define LARGE_PAGE ((size_t)2 << 20)
 #define SMALL_PAGE ((size_t)4096)
 
@@ -35,47 +35,47 @@ void *bench_alloc(size_t bytes) {
   size_t size = (bytes + page - 1) / page * page;
   void *p = size >= bytes ? aligned_alloc(page, size) : NULL;
   if (!p) return NULL;
-  madvise(p, size, MADV_HUGEPAGE);  // a wish: it may be refused
+  madvise(p, size, MADV_HUGEPAGE);  // a hint: the kernel may refuse it
   memset(p, 0, size);
   return p;
 }
 
-// -- loops, one of each for a width of vectors -------------------------------
+// -- loops, one of each for a vector width -----------------------------------
 
-// Tells the compiler that x is read and changed here.
-#define KEEP(x) __asm__ volatile("" : "+x"(x))
+// An optimisation barrier: the compiler assumes that x is read and changed.
+#define OPAQUE(x) __asm__ volatile("" : "+x"(x))
 
 #define WITH_512 __attribute__((target("avx512f"), noinline))
 #define WITH_256 __attribute__((target("avx2,fma"), noinline))
 
-WITH_512 static void fma_512(int64_t turns) {
+WITH_512 static void fma_512(int64_t iterations) {
   __m512 acc[CHAINS], a = _mm512_set1_ps(0.5f);
 #pragma GCC unroll 12
   for (int i = 0; i < CHAINS; i++) {
     acc[i] = a;
-    KEEP(acc[i]);  // equal chains would become one
+    OPAQUE(acc[i]);  // the compiler would merge equal chains
   }
-  for (int64_t t = 0; t < turns; t++) {
+  for (int64_t t = 0; t < iterations; t++) {
 #pragma GCC unroll 12
     for (int i = 0; i < CHAINS; i++) acc[i] = _mm512_fmadd_ps(acc[i], a, a);
   }
 #pragma GCC unroll 12
-  for (int i = 0; i < CHAINS; i++) KEEP(acc[i]);
+  for (int i = 0; i < CHAINS; i++) OPAQUE(acc[i]);
 }
 
-WITH_256 static void fma_256(int64_t turns) {
+WITH_256 static void fma_256(int64_t iterations) {
   __m256 acc[CHAINS], a = _mm256_set1_ps(0.5f);
 #pragma GCC unroll 12
   for (int i = 0; i < CHAINS; i++) {
     acc[i] = a;
-    KEEP(acc[i]);  // equal chains would become one
+    OPAQUE(acc[i]);  // the compiler would merge equal chains
   }
-  for (int64_t t = 0; t < turns; t++) {
+  for (int64_t t = 0; t < iterations; t++) {
 #pragma GCC unroll 12
     for (int i = 0; i < CHAINS; i++) acc[i] = _mm256_fmadd_ps(acc[i], a, a);
   }
 #pragma GCC unroll 12
-  for (int i = 0; i < CHAINS; i++) KEEP(acc[i]);
+  for (int i = 0; i < CHAINS; i++) OPAQUE(acc[i]);
 }
 
 // `size` is a multiple of READ_STEP.
@@ -89,7 +89,7 @@ WITH_512 static void read_512(const char *p, size_t size) {
       acc[i] = _mm512_add_ps(acc[i], _mm512_load_ps(p + at + 64 * i));
   }
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; i++) KEEP(acc[i]);
+  for (int i = 0; i < 8; i++) OPAQUE(acc[i]);
 }
 
 WITH_256 static void read_256(const char *p, size_t size) {
@@ -103,14 +103,14 @@ WITH_256 static void read_256(const char *p, size_t size) {
                              _mm256_load_ps((const float *)(p + at + 32 * i)));
   }
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; i++) KEEP(acc[i]);
+  for (int i = 0; i < 8; i++) OPAQUE(acc[i]);
 }
 
 // -- timing ------------------------------------------------------------------
 
-// Best time of one call, in seconds; each try makes enough calls to be timed.
 typedef void work_fn(void *user);
 
+// The best time of one call in seconds; a try takes at least TRY_SECONDS.
 static double best_time(work_fn *work, void *user) {
   double best = 1e9;
   int64_t calls = 1;
@@ -128,14 +128,14 @@ static double best_time(work_fn *work, void *user) {
   return best;
 }
 
-#define FMA_TURNS 4096
+#define FMA_ITERATIONS 4096
 
 static void work_fma(void *user) {
-  *(int *)user == 512 ? fma_512(FMA_TURNS) : fma_256(FMA_TURNS);
+  *(int *)user == 512 ? fma_512(FMA_ITERATIONS) : fma_256(FMA_ITERATIONS);
 }
 
 static double fma_flops(int bits) {
-  return 2.0 * FMA_TURNS * CHAINS * (bits / 32.0);
+  return 2.0 * FMA_ITERATIONS * CHAINS * (bits / 32.0);
 }
 
 double bench_fma_peak(int bits) {
@@ -143,12 +143,12 @@ double bench_fma_peak(int bits) {
   return 1e-9 * fma_flops(bits) / best_time(work_fma, &bits);
 }
 
-// Work for about so long, however long it takes: a thread that had to wait in
-// the middle does all of it, or what the change cost it would be most of what
-// is measured.
+// Does a fixed amount of work, about `seconds` long, instead of stopping at a
+// deadline: after a preemption little would be left to do, and the cold caches
+// would dominate the measurement.
 double bench_fma_now(int bits, double seconds) {
   if (!bits) return 0;
-  int calls = 1 + (int)(seconds / (FMA_TURNS * CHAINS / 2 / CLOCK));
+  int calls = 1 + (int)(seconds / (FMA_ITERATIONS * CHAINS / 2 / CLOCK));
   double start = bench_worked();
   for (int i = 0; i < calls; i++) work_fma(&bits);
   return 1e-9 * calls * fma_flops(bits) / (bench_worked() - start);

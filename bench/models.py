@@ -1,4 +1,5 @@
-"""Suites `models` and `pack`: whole models, beside their peers, in turn."""
+"""Suites `models` and `pack`: whole models compared with other engines,
+interleaved."""
 
 import tempfile
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ SETTLE_SECONDS = 600
 
 @dataclass
 class Point:
-    """One (model, threads, shape): times by engine, one a round."""
+    """One (model, threads, shape): times by engine, one per round."""
 
     model: str
     threads: int
@@ -27,15 +28,15 @@ class Point:
     error: float = 0.0
     ratio: stats.Ratio = None
     besides: dict = field(default_factory=dict)  # engine -> its time / ours
-    tiers: dict = field(default_factory=dict)  # seconds of one run's steps
+    tiers: dict = field(default_factory=dict)  # tier -> seconds in a run
 
     def above_pack(self):
-        """Share of step time in kernels compiled since the start."""
+        """Share of step time in kernels compiled since the process started."""
         total = sum(self.tiers.values())
         low = sum(self.tiers.get(t, 0) for t in ("reference", "pack"))
         return (total - low) / total if total else None
 
-    def judge(self, peers):
+    def rate(self, peers):
         above = [self.times[p] for p in peers if p in self.times]
         ours = self.times.get("limber")
         if ours and above:
@@ -68,7 +69,7 @@ def shapes_of(model, settings):
 
 
 def prepare(fleet, dims, seed):
-    """Feeds everybody, lets everybody see the shape, and compiles."""
+    """Sets the inputs of all engines, runs each once, and compiles."""
     fleet.all("feed", dims=dims, seed=seed)
     fleet.all("time", warm=0, count=1)
     for engine in ("limber", *fleets.BESIDES):
@@ -76,10 +77,10 @@ def prepare(fleet, dims, seed):
     fleet.all("time", warm=0, count=1)
 
 
-def outputs_of(fleet, folder):
+def outputs_of(fleet, directory):
     found = {}
     for engine in list(fleet.workers):
-        path = str(Path(folder) / f"{engine}.npz")
+        path = str(Path(directory) / f"{engine}.npz")
         if fleet.ask(engine, "save", path=path) is not None:
             with np.load(path) as arrays:
                 found[engine] = [arrays[name] for name in arrays.files]
@@ -87,10 +88,10 @@ def outputs_of(fleet, folder):
 
 
 def compare(fleet, point):
-    """Whether our outputs are a peer's; a fast wrong answer is no answer."""
+    """Compares our outputs with a peer's: only correct results count."""
     from reference import ATOL, RTOL
-    with tempfile.TemporaryDirectory() as folder:
-        outputs = outputs_of(fleet, folder)
+    with tempfile.TemporaryDirectory() as directory:
+        outputs = outputs_of(fleet, directory)
     want = outputs.get("onnxruntime") or outputs.get("openvino")
     got = outputs.get("limber")
     if want and got:
@@ -101,33 +102,34 @@ def compare(fleet, point):
                           for a, b in pairs if a.shape == b.shape)
 
 
-def runs_in_a_turn(fleet, seconds):
-    """Enough runs for the clock, few enough for patience."""
+def runs_per_round(fleet, seconds):
+    """Runs of each engine that take about `seconds`, 500 at most."""
     found = {}
-    for engine, answer in fleet.all("time", warm=1, count=2).items():
-        if answer:
-            one = max(min(answer["times"]), 1e-7)
+    for engine, response in fleet.all("time", warm=1, count=2).items():
+        if response:
+            one = max(min(response["times"]), 1e-7)
             found[engine] = int(min(max(seconds / one, 1), 500))
     return found
 
 
 def measure(fleet, point, settings):
-    """Rounds in which each engine has its turn; who begins, changes."""
-    counts = runs_in_a_turn(fleet, settings.turn_seconds)
+    """Rounds in which each engine runs once; the first engine rotates."""
+    counts = runs_per_round(fleet, settings.round_seconds)
     times = {engine: [] for engine in counts}
     for i in range(settings.rounds):
         order = list(counts)
         order = order[i % len(order):] + order[:i % len(order)]
         for engine in order:
-            answer = fleet.turn(engine, "time", warm=1, count=counts[engine])
-            if answer:
-                times[engine].append(stats.median(answer["times"]))
+            response = fleet.run_one(engine, "time", warm=1,
+                                     count=counts[engine])
+            if response:
+                times[engine].append(stats.median(response["times"]))
     point.times = {e: t for e, t in times.items()
                    if len(t) == settings.rounds}
 
 
 class Models(suite.ByModel):
-    """The suite, with its table."""
+    """Suite `models` and its table."""
 
     goal = "geomean(r) >= 1.1, no point whose 95 % upper bound is < 0.9"
     floor = 0.9
@@ -152,14 +154,14 @@ class Models(suite.ByModel):
                 prepare(fleet, dims, seed)
                 compare(fleet, point)
                 measure(fleet, point, context.settings)
-                answer = fleet.ask("limber", "tiers")
-                point.tiers = answer["tiers"] if answer else {}
-                point.judge(context.peers)
+                response = fleet.ask("limber", "tiers")
+                point.tiers = response["tiers"] if response else {}
+                point.rate(context.peers)
                 self.points.append(point)
                 self.print_point(point)
-            answer = fleet.ask("limber", "stats")
-            if answer:
-                kernels = answer["stats"].get("kernels")
+            response = fleet.ask("limber", "stats")
+            if response:
+                kernels = response["stats"].get("kernels")
                 self.compiled[f"{model.name}, {threads} threads"] = kernels
             self.idle_burnt += fleet.idle_burnt
             self.busy += fleet.busy
@@ -189,32 +191,32 @@ class Models(suite.ByModel):
         self.table.row(*cells)
 
     def summary(self):
-        judged = [p for p in self.points if p.ratio]
-        losses = [p for p in judged if p.ratio.interval[1] < self.floor]
+        rated = [p for p in self.points if p.ratio]
+        losses = [p for p in rated if p.ratio.interval[1] < self.floor]
         wrong = [p for p in self.points if not p.agrees]
         out = {"goal": self.goal, "points": [p.as_json() for p in self.points],
                "failed": self.rows, "kernels_compiled": self.compiled,
                "share_above_pack": share_above_pack(self.points),
-               "geomean": stats.geomean_of([p.ratio for p in judged]),
+               "geomean": stats.geomean_of([p.ratio for p in rated]),
                "losses": len(losses), "wrong": len(wrong),
                "idle_burnt": self.idle_burnt / self.busy if self.busy else 0}
         print()
-        for key in sorted({(p.model, p.threads) for p in judged}):
-            some = [p for p in judged if (p.model, p.threads) == key]
+        for key in sorted({(p.model, p.threads) for p in rated}):
+            some = [p for p in rated if (p.model, p.threads) == key]
             self.print_group(f"{key[0]}, {key[1]} thread(s)", some)
-        if judged:
-            self.print_group("all", judged)
+        if rated:
+            self.print_group("all", rated)
         print(f"goal: {self.goal}")
-        print(f"below it: {len(losses)} of {len(judged)}"
-              + "".join(f"\n  {place(p)}" for p in losses))
+        print(f"points below the goal: {len(losses)} of {len(rated)}"
+              + "".join(f"\n  {point_text(p)}" for p in losses))
         if wrong:
-            print(f"wrong: {', '.join(map(place, wrong))}")
+            print(f"wrong: {', '.join(map(point_text, wrong))}")
         print("kernels compiled after start: "
               + (", ".join(f"{k}: {n}" for k, n in self.compiled.items())
                  or "n/a"))
         print("share of step time above tier pack: "
               + percent(out["share_above_pack"]))
-        print(f"others' processors while one engine ran: "
+        print(f"CPU time of the other engines while one ran: "
               f"{100 * out['idle_burnt']:.1f} %")
         return out
 
@@ -222,7 +224,7 @@ class Models(suite.ByModel):
         worst = min(points, key=lambda p: p.ratio.value)
         text = report.ratio_text(stats.geomean_of([p.ratio for p in points]))
         line = f"{name}: geomean(r) {text}, worst {worst.ratio.value:.2f} at " \
-               f"{place(worst)}"
+               f"{point_text(worst)}"
         for engine in self.besides:
             some = [p.besides[engine] for p in points if engine in p.besides]
             if some:
@@ -232,7 +234,7 @@ class Models(suite.ByModel):
 
 
 def share_above_pack(points):
-    """Mean of the points' shares, each a vote."""
+    """Mean of the points' shares, unweighted."""
     shares = [p.above_pack() for p in points if p.tiers]
     return sum(shares) / len(shares) if shares else None
 
@@ -241,13 +243,14 @@ def percent(share):
     return "n/a" if share is None else f"{100 * share:.0f} %"
 
 
-def place(point):
+def point_text(point):
     return f"{point.model} {report.dims_text(point.dims)} " \
            f"x{point.threads}"
 
 
 class Pack(Models):
-    """No compiler: what every installation has from its first request on."""
+    """Suite `pack`: no compiler, built-in kernels only, as every installation
+    has them from its first request on."""
 
     goal = "geomean(r) >= 0.77, no point below 0.5; r = ONNX Runtime / ours"
     floor = 0.5

@@ -1,8 +1,9 @@
-"""The Python package for a build directory: its library, its commit's Python.
+"""Builds the Python package for a build directory: its library with the Python
+sources of the same commit.
 
-`pip install .` would compile the library once more, and knows one commit only.
-Here the extension alone is compiled, against DIR/liblimber.so, so that several
-builds can be measured side by side.
+`pip install .` would compile the library again, for one commit only. This
+module compiles only the extension, against DIR/liblimber.so, so that several
+builds can be measured in one run.
 """
 
 import os
@@ -20,20 +21,21 @@ def source_of(build):
 
 
 def prepare(build):
-    """Makes the package; returns the folder to put into PYTHONPATH."""
+    """Builds the package; returns the directory for PYTHONPATH."""
     build = Path(build).resolve()
     if not (build / "liblimber.so").exists():
-        raise SystemExit(f"bench: {build} has no liblimber.so")
+        raise SystemExit(f"bench: {build} has no liblimber.so; run "
+                         "scripts/build")
     source = source_of(build)
-    folder = build / "bench" / "package"
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(source / "python" / "limber", folder / "limber",
+    directory = build / "bench" / "package"
+    shutil.rmtree(directory, ignore_errors=True)
+    shutil.copytree(source / "python" / "limber", directory / "limber",
                     ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     extension = sorted(map(str, (source / "python/extension").glob("*.c")))
     subprocess.run(
         [os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC", "-std=gnu11",
-         "-D_GNU_SOURCE", "-o", str(folder / "limber/_limber.abi3.so"),
+         "-D_GNU_SOURCE", "-o", str(directory / "limber/_limber.abi3.so"),
          *extension, f"-I{source / 'include'}", f"-I{source / 'src'}",
          f"-I{sysconfig.get_paths()['include']}", f"-L{build}", "-llimber",
          f"-Wl,-rpath,{build}"], check=True)
-    return folder
+    return directory

@@ -1,4 +1,4 @@
-"""Pictures of measurements, as SVG."""
+"""Plots of measurements as SVG."""
 
 import math
 
@@ -7,16 +7,15 @@ COLOURS = ["#1b6ca8", "#c8553d", "#3a7d44", "#8f5aa8", "#b8860b", "#444444",
            "#1fa3a3", "#d36fa0"]
 
 
-class Axis:
-    """From numbers to places: whole decades, so that every tick is a power of
-    ten."""
+class LogAxis:
+    """A logarithmic axis over whole decades: every tick is a power of ten."""
 
     def __init__(self, values, start, end):
         self.low = math.floor(math.log10(min(values)))
         self.high = max(math.ceil(math.log10(max(values))), self.low + 1)
         self.start, self.end = start, end
 
-    def place(self, value):
+    def position(self, value):
         share = (math.log10(value) - self.low) / (self.high - self.low)
         return self.start + share * (self.end - self.start)
 
@@ -42,11 +41,12 @@ def frame(x, y, labels):
     right, floor = WIDTH - 150, HEIGHT - BOTTOM
     out = []
     for tick in x.ticks():
-        out.append(line(x.place(tick), TOP, x.place(tick), floor, "#ddd"))
-        out.append(text(x.place(tick), floor + 18, number(tick)))
+        out.append(line(x.position(tick), TOP, x.position(tick), floor, "#ddd"))
+        out.append(text(x.position(tick), floor + 18, number(tick)))
     for tick in y.ticks():
-        out.append(line(LEFT, y.place(tick), right, y.place(tick), "#ddd"))
-        out.append(text(LEFT - 8, y.place(tick) + 4, number(tick), "end"))
+        out.append(line(LEFT, y.position(tick), right, y.position(tick),
+                        "#ddd"))
+        out.append(text(LEFT - 8, y.position(tick) + 4, number(tick), "end"))
     middle = (TOP + floor) / 2
     out.append(text((LEFT + right) / 2, floor + 42, labels[0]))
     out.append(text(20, middle, labels[1],
@@ -54,13 +54,13 @@ def frame(x, y, labels):
     return out
 
 
-class Even:
-    """From numbers to places: equal steps, from 0."""
+class LinearAxis:
+    """A linear axis from 0."""
 
     def __init__(self, high, step, start, end):
         self.high, self.step, self.start, self.end = high, step, start, end
 
-    def place(self, value):
+    def position(self, value):
         share = min(max(value, 0), self.high) / self.high
         return self.start + share * (self.end - self.start)
 
@@ -83,38 +83,40 @@ def legend(i, name):
 
 
 def curves(title, labels, series, high, mark):
-    """The picture's text: x logarithmic, y from 0 to high. series: name ->
-    [(x, y)], in order; mark: a y that is wanted."""
+    """An SVG of lines: x logarithmic, y from 0 to high. series: name ->
+    [(x, y)], in order; mark: the target y, drawn as a line."""
     right, floor = WIDTH - 150, HEIGHT - BOTTOM
-    x = Axis([p[0] for points in series.values() for p in points], LEFT, right)
-    y = Even(high, 0.2, floor, TOP)
+    x = LogAxis([p[0] for points in series.values() for p in points], LEFT,
+                right)
+    y = LinearAxis(high, 0.2, floor, TOP)
     out = opening(title) + frame(x, y, labels)
-    out.append(line(LEFT, y.place(mark), right, y.place(mark), "#888"))
+    out.append(line(LEFT, y.position(mark), right, y.position(mark), "#888"))
     for i, (name, points) in enumerate(series.items()):
-        places = " ".join(f"{x.place(a):.1f},{y.place(b):.1f}"
+        coords = " ".join(f"{x.position(a):.1f},{y.position(b):.1f}"
                           for a, b in points)
-        out.append(f'<polyline points="{places}" fill="none" stroke-width="1.5"'
+        out.append(f'<polyline points="{coords}" fill="none" stroke-width="1.5"'
                    f' stroke="{COLOURS[i % len(COLOURS)]}"/>')
         out += legend(i, name)
     return "\n".join([*out, "</svg>"]) + "\n"
 
 
 def scatter(title, labels, series, diagonal=False):
-    """The picture's text. labels: of x and y; series: name -> [(x, y)], all
-    above 0; diagonal: where x and y are equal."""
+    """An SVG of points, both axes logarithmic. labels: of x and y; series:
+    name -> [(x, y)], all above 0; diagonal: draws the line x = y."""
     every = [point for points in series.values() for point in points]
     right, floor = WIDTH - 150, HEIGHT - BOTTOM
     xs, ys = [p[0] for p in every], [p[1] for p in every]
     if diagonal:
         xs = ys = xs + ys
-    x, y = Axis(xs, LEFT, right), Axis(ys, floor, TOP)
+    x, y = LogAxis(xs, LEFT, right), LogAxis(ys, floor, TOP)
     out = opening(title) + frame(x, y, labels)
     if diagonal:
         out.append(line(LEFT, floor, right, TOP, "#888"))
     for i, (name, points) in enumerate(series.items()):
         colour = COLOURS[i % len(COLOURS)]
         out.append(f'<g fill="{colour}" fill-opacity="0.55">')
-        out += [f'<circle cx="{x.place(a):.1f}" cy="{y.place(b):.1f}" r="2"/>'
+        out += [f'<circle cx="{x.position(a):.1f}" '
+                f'cy="{y.position(b):.1f}" r="2"/>'
                 for a, b in points]
         out.append("</g>")
         out += legend(i, name)

@@ -1,9 +1,9 @@
-"""Suite `pressure`: what requests lose while there is always something to
-compile, on all processors and under a quota of one.
+"""Suite `pressure`: latency of requests while the compile queue is never empty,
+on all processors and under a quota of one.
 
-A fresh process settles the model that serves, then meets seven others, so that
-the queue is full, and serves: with compiling on, off, or without its brake.
-The three take turns, and who begins changes."""
+A fresh process settles the model that it serves, then opens seven others, which
+fills the compile queue, and serves requests: with compiling on, off, or on and
+not throttled. The modes alternate, and the first one changes."""
 
 import os
 import time
@@ -19,7 +19,7 @@ MODES = {"off": {"LIMBER_COMPILE": "settle"},
          "on": {"LIMBER_COMPILE": "background"},
          "unpaced": {"LIMBER_COMPILE": "background",
                      "LIMBER_COMPILE_PACE": "off"}}
-OTHERS = 6      # shapes of each other model
+OTHERS = 6      # shapes of each of the other models
 P50, P99, THROTTLED = 1.05, 1.2, 0.1
 KEYS = 10
 REQUESTS = 2000
@@ -27,44 +27,44 @@ DRAIN = 60      # seconds
 
 
 class Quota:
-    """A cgroup of one processor, of v1 or v2; enter() is what a process does
-    to be in it."""
+    """A cgroup (v1 or v2) with a quota of one processor; a process calls
+    enter() to join it."""
 
     def __init__(self):
-        self.folder = None
+        self.directory = None
         for version, root in ((1, "/sys/fs/cgroup/cpu"), (2, "/sys/fs/cgroup")):
-            folder = Path(root) / f"limber-bench-{os.getpid()}"
+            directory = Path(root) / f"limber-bench-{os.getpid()}"
             try:
-                folder.mkdir()
-                self.folder = folder
+                directory.mkdir()
+                self.directory = directory
                 if version == 1:
-                    (folder / "cpu.cfs_period_us").write_text("100000")
-                    (folder / "cpu.cfs_quota_us").write_text("100000")
+                    (directory / "cpu.cfs_period_us").write_text("100000")
+                    (directory / "cpu.cfs_quota_us").write_text("100000")
                 else:
-                    (folder / "cpu.max").write_text("100000 100000")
+                    (directory / "cpu.max").write_text("100000 100000")
                 return
             except OSError as error:
-                self.why = f"{folder}: {error.strerror}"
+                self.why = f"{directory}: {error.strerror}"
                 self.close()
 
     def enter(self):
-        (self.folder / "cgroup.procs").write_text(str(os.getpid()))
+        (self.directory / "cgroup.procs").write_text(str(os.getpid()))
 
     def throttled(self):
-        """Seconds, and periods."""
-        text = (self.folder / "cpu.stat").read_text().split()
+        """Throttled seconds and periods."""
+        text = (self.directory / "cpu.stat").read_text().split()
         found = dict(zip(text[::2], map(int, text[1::2])))
         seconds = 1e-9 * found["throttled_time"] if "throttled_time" in found \
             else 1e-6 * found["throttled_usec"]
         return np.array([seconds, found["nr_throttled"]])
 
     def close(self):
-        """Waits for processes that are about to end."""
+        """Removes the cgroup, once its processes have ended."""
         end = time.monotonic() + 5
-        while self.folder:
+        while self.directory:
             try:
-                self.folder.rmdir()
-                self.folder = None
+                self.directory.rmdir()
+                self.directory = None
             except OSError:
                 if time.monotonic() > end:
                     raise
@@ -75,7 +75,7 @@ class Pressure:
     goal = (f"with compiling on, p50 <= {P50} and p99 <= {P99} of off, "
             f"throttled time <= +{THROTTLED:.0%} of the time; {KEYS} hottest "
             "kernels within "
-            f"{REQUESTS} requests; drained {DRAIN} s after")
+            f"{REQUESTS} requests; queue drained {DRAIN} s later")
 
     def __init__(self, context):
         self.context = context
@@ -83,14 +83,14 @@ class Pressure:
         self.table = report.Table(
             [("model", 8), ("where", 7), ("mode", 7), ("windows", 7),
              ("p50 ms", 7), ("p99 ms", 7), ("/off", 5), ("/off", 5),
-             ("throttled", 9), ("periods", 7), ("made/s", 6), ("queue", 9)],
+             ("throttled", 9), ("periods", 7), ("built/s", 7), ("queue", 9)],
             numbers=3)
 
     def run(self):
         for model in self.context.models:
             self.run_where(model, "cores", None)
             quota = Quota()
-            if quota.folder:
+            if quota.directory:
                 try:
                     self.run_where(model, "quota 1", quota)
                 finally:
@@ -103,9 +103,10 @@ class Pressure:
 
     def start(self, model, mode, quota):
         threads = 1 if quota else len(os.sched_getaffinity(0))
-        # Kernels on trial are left out of every other run, whoever compiles.
+        # Trials leave a kernel out of every other run, in all modes.
         environment = dict(self.context.environments["limber"], **MODES[mode],
-                           LIMBER_THREADS=str(threads), LIMBER_KERNEL_TRIALS="off")
+                           LIMBER_THREADS=str(threads),
+                           LIMBER_KERNEL_TRIALS="off")
         # 0: one runtime for all models of the process, and so one queue.
         return fleets.Worker("limber", model.name, 0, environment,
                              quota.enter if quota else None)
@@ -116,7 +117,7 @@ class Pressure:
                 if other.name != model.name]
 
     def ready(self, model, mode, quota):
-        """A process that has settled, and a full queue beside it."""
+        """A process that has settled its model and has a full compile queue."""
         worker = self.start(model, mode, quota)
         try:
             worker("open")
@@ -131,15 +132,16 @@ class Pressure:
 
     def window(self, worker, quota):
         before = quota.throttled() if quota else np.zeros(2)
-        seconds = self.context.settings.press_seconds
-        found = worker("press", seconds=seconds)
+        seconds = self.context.settings.window_seconds
+        found = worker("serve", seconds=seconds)
         after = quota.throttled() if quota else np.zeros(2)
         found["throttled"] = list((after - before) / seconds)
         return found
 
     def windows(self, model, modes, count, quota):
-        """`count` of each mode in turn, of one process each. Who has no turn
-        is stopped: what it compiles in peace would be at the others' cost."""
+        """`count` windows of each mode, alternately, with one process per mode.
+        A process is stopped while another runs: its compiling would slow that
+        one down."""
         workers, found = {}, {mode: [] for mode in modes}
         try:
             for mode in modes:
@@ -160,7 +162,7 @@ class Pressure:
         try:
             found = self.windows(model, ["off", "on"],
                                  self.context.settings.alternations, quota)
-            # Its queue is empty soon.
+            # Two windows: without throttling the queue is empty soon.
             found |= self.windows(model, ["unpaced"], 2, quota)
             for mode in MODES:
                 self.print_row(model, where, mode, found)
@@ -170,8 +172,7 @@ class Pressure:
                                 "failed": str(failure)})
             print(f"{model.name:8}  {where:7}  failed: {failure}", flush=True)
 
-    # Medians over windows: one in which a neighbour of the machine was busy
-    # says nothing.
+    # Medians over windows: other virtual machines disturb single windows.
     def print_row(self, model, where, mode, found):
         def percentiles(mode):
             return np.array([np.percentile(w["times"], (50, 99))
@@ -181,7 +182,7 @@ class Pressure:
         ratios = [p50, p99] / np.median(percentiles("off"), axis=0)
         seconds, periods = np.median([w["throttled"] for w in windows], axis=0)
         made = np.mean([w["made"] for w in windows]) \
-            / self.context.settings.press_seconds
+            / self.context.settings.window_seconds
         queue = windows[0]["queue"][0], windows[-1]["queue"][1]
         self.rows.append({"model": model.name, "where": where, "mode": mode,
                           "p50": p50, "p99": p99, "ratios": list(ratios),
@@ -193,10 +194,10 @@ class Pressure:
                        f"{periods:.1f}/s", f"{made:.1f}",
                        f"{queue[0]}-{queue[1]}")
         if mode == "on":
-            self.print_verdict(model, where, *ratios, seconds - np.median(
+            self.print_result(model, where, *ratios, seconds - np.median(
                 [w["throttled"][0] for w in found["off"]]))
 
-    def print_verdict(self, model, where, p50, p99, throttled):
+    def print_result(self, model, where, p50, p99, throttled):
         missed = [text for text, bad in (
             (f"p50 {p50:.2f}", p50 > P50), (f"p99 {p99:.2f}", p99 > P99),
             (f"throttled +{100 * throttled:.1f} %", throttled > THROTTLED))
@@ -206,7 +207,8 @@ class Pressure:
               flush=True)
 
     def publish(self, model, where, quota):
-        """A process that has not settled, beside a full queue."""
+        """How soon the hottest kernels of a process that has not settled are
+        compiled while its queue is full."""
         worker = self.start(model, "on", quota)
         try:
             worker("open")
@@ -221,7 +223,7 @@ class Pressure:
             else f"NOT within {REQUESTS} requests ({len(came)} did)"
         late = "" if drain["seconds"] <= DRAIN else ": LATE"
         print(f"{model.name:8}  {where:7}  the {hot['keys']} hottest kernels "
-              f"came {when}; then the queue was empty after "
+              f"were compiled {when}; then the queue was empty after "
               f"{drain['seconds']:.1f} s{late}", flush=True)
         self.rows.append({"model": model.name, "where": where, **hot,
                           "drain": drain["seconds"]})

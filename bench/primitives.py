@@ -1,6 +1,6 @@
-"""Suite `primitives`: one primitive of a family at many shapes, with reusable
-kernels preferred and without: how many kernels are built, which of them the
-store says are for some shapes alone, and what it costs."""
+"""Suite `primitives`: one primitive per family at many shapes, with and without
+preferring reusable kernels: how many kernels are compiled, how many of them are
+specialised (not reusable in the store), and the ratio of run times."""
 
 import os
 import random
@@ -71,9 +71,9 @@ class Primitives:
         return done.stdout
 
     def kernels(self, cases, knob):
-        """How many are in the store then, and how many of them have bounds."""
-        with tempfile.TemporaryDirectory() as folder:
-            store = Path(folder, "store")
+        """The number of kernels in the store, and how many are specialised."""
+        with tempfile.TemporaryDirectory() as directory:
+            store = Path(directory, "store")
             self.command([f"{c} reusable={knob}" for c in cases], 0, store)
             with closing(sqlite3.connect(store / "kernels.db")) as database:
                 return database.execute(
@@ -81,7 +81,7 @@ class Primitives:
                 ).fetchone()
 
     def ratios(self, cases):
-        """on/off for each shape, measured next to each other."""
+        """on/off for each shape, the two measured one after the other."""
         both = [f"{c} reusable={knob}" for c in cases for knob in (0, 1)]
         text = self.command(both, 4)
         times = [float(t) for t in re.findall(r"min +([\d.]+) ", text)]
@@ -89,19 +89,20 @@ class Primitives:
 
     def row(self, family):
         cases = cases_of(family, self.context.settings.shapes)
-        (off, off_bound), (on, on_bound) = (
+        (off, off_specialised), (on, on_specialised) = (
             self.kernels(cases, knob) for knob in (0, 1))
         ratios = sorted(self.ratios(cases))
         low, high = (ratios[int(len(ratios) * q)] for q in (0.05, 0.95))
         row = {"family": family, "shapes": len(cases), "kernels_off": off,
-               "kernels_on": on, "bound_off": off_bound, "bound_on": on_bound,
+               "kernels_on": on, "specialised_off": off_specialised,
+               "specialised_on": on_specialised,
                "ratio": stats.geomean(ratios), "low": low, "high": high}
-        self.table.row(family, str(len(cases)), f"{off} ({off_bound})",
-                       f"{on} ({on_bound})",
+        self.table.row(family, str(len(cases)), f"{off} ({off_specialised})",
+                       f"{on} ({on_specialised})",
                        f"{row['ratio']:.3f}", f"{low:.2f} to {high:.2f}")
         return row
 
     def run(self):
         rows = [self.row(family) for family in FAMILIES]
-        print("kernels: in the store (of these for some shapes alone)")
+        print("kernels: in the store (of these specialised)")
         return {"rows": rows}

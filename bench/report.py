@@ -1,4 +1,4 @@
-"""What a benchmark says: tables on standard output, and the same as JSON."""
+"""Reports of benchmarks: tables on standard output, and the same as JSON."""
 
 import json
 import os
@@ -10,8 +10,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 class Table:
-    """Prints rows as they come. columns: (title, width); the first ones are
-    text, all from `numbers` on are right-aligned."""
+    """Prints rows at once. columns: (title, width); the first `numbers` of them
+    are left-aligned text, the others are right-aligned."""
 
     def __init__(self, columns, numbers):
         self.widths = [width for _, width in columns]
@@ -46,8 +46,8 @@ def dims_text(dims):
 
 
 def inputs_text(model, dims):
-    """As the programs of bench take them: one NAME=2x3 for each input, and
-    NAME=2x3:5 for one that holds the number of a symbol."""
+    """Arguments for the programs of bench/: NAME=2x3 for each input, and
+    NAME=2x3:5 for an input whose value is a symbol."""
     return [f"{i.name}=" + "x".join(str(dims.get(d, d)) for d in i.dims)
             + (f":{dims[i.values]}" if i.values in dims else "")
             for i in model.inputs]
@@ -65,14 +65,14 @@ def memory_bytes():
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def commit_of(folder):
-    answer = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"],
-                            cwd=folder, capture_output=True, text=True)
-    return answer.stdout.strip() or None
+def commit_of(directory):
+    done = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"],
+                            cwd=directory, capture_output=True, text=True)
+    return done.stdout.strip() or None
 
 
 def machine(build):
-    """The machine and what it can do; names no host."""
+    """The machine and its peak rates, without its host name."""
     peak = subprocess.run([str(build / "bench" / "peak")], check=True,
                           capture_output=True, text=True)
     return {

@@ -1,11 +1,11 @@
-"""Suite `start`: opening a model and the first run, each in a fresh process."""
+"""Suite `start`: load time and first run, each in a fresh process."""
 
 import fleet as fleets
 import report
 import stats
 import suite
 
-# what: (title, factor, unit); all of them better when smaller
+# measure: (title, factor, unit); smaller is better
 MEASURES = {
     "open": ("open", 1e3, "ms"),
     "first": ("first run", 1e3, "ms"),
@@ -15,8 +15,7 @@ MEASURES = {
 
 
 def one_start(engine, model, threads, environment):
-    """All measures of one process; RssAnon is what the model added to the
-    library's own."""
+    """All measures of one process; RssAnon is what loading the model added."""
     worker = fleets.Worker(engine, model.name, threads, environment)
     try:
         opened = worker("open")
@@ -33,7 +32,7 @@ def one_start(engine, model, threads, environment):
 
 
 def notes(what, row, ours):
-    """What the goal says of this row."""
+    """Remarks about the goal for this row."""
     theirs = row["ratio"].get("onnxruntime")
     if what != "anon":
         return ["ABOVE"] if theirs and theirs["value"] > 1.3 else []
@@ -59,7 +58,7 @@ class Start(suite.ByModel):
         self.table = report.Table(names, numbers=3)
 
     def run_model(self, model, threads):
-        found = {}  # engine -> measure -> [one a round]
+        found = {}  # engine -> measure -> [one per round]
         gone = set()
         for _ in range(self.context.settings.rounds):
             for engine in self.context.engines:

@@ -1,4 +1,4 @@
-"""Medians, ratios of medians, and how sure they are."""
+"""Medians, ratios of medians, and their bootstrap intervals."""
 
 import numpy as np
 
@@ -14,8 +14,8 @@ def geomean(values):
 
 
 def resample(n, seed=1):
-    """DRAWS times n indices below n. Equal for equal n, so that columns drawn
-    with it stay together: a round is drawn with all its engines."""
+    """DRAWS bootstrap samples of n indices. Equal for equal n, so that a round
+    is drawn with all its engines."""
     return np.random.default_rng(seed).integers(0, n, (DRAWS, n))
 
 
@@ -25,14 +25,14 @@ def drawn_medians(values):
 
 
 def interval(draws):
-    """The middle 95 %."""
+    """The central 95 %."""
     low, high = np.percentile(draws, [2.5, 97.5])
     return [float(low), float(high)]
 
 
 class Ratio:
     """min over `above` of the median, divided by the median of `below`; each a
-    list of times, one a round."""
+    list of times, one per round."""
 
     def __init__(self, above, below):
         self.value = min(map(median, above)) / median(below)

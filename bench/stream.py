@@ -1,5 +1,5 @@
-"""Suite `stream`: a fresh process, and request after request at shapes it has
-not seen. What a service meets, compiling in the background included."""
+"""Suite `stream`: a fresh process serves requests, each at a new shape, with
+compiling in the background, as in production."""
 
 from pathlib import Path
 
@@ -10,8 +10,8 @@ import plot
 import report
 import stats
 
-EARLY = 200  # requests after which the speed should be the final one
-AROUND = 10  # as many neighbours on each side smooth the share of a request
+EARLY = 200  # requests after which the final speed should be reached
+AROUND = 10  # neighbours on each side, averaged to smooth a request's share
 
 
 def percentile(times, n):
@@ -19,7 +19,7 @@ def percentile(times, n):
 
 
 def share_at(times, final, i):
-    """How much of its final speed the engine had around request i."""
+    """The share of its final speed that the engine had around request i."""
     part = slice(max(0, i - AROUND), i + AROUND + 1)
     return sum(final[part]) / sum(times[part])
 
@@ -44,13 +44,14 @@ class Stream:
                 self.run_model(model, threads, i)
         return self.summary()
 
-    # An engine has the machine to itself from its first request to its last:
-    # in turns, one would compile during another's.
-    def run_model(self, model, threads, turn):
+    # An engine has the machine to itself from its first request to its last: if
+    # engines alternated, one would compile during the requests of another.
+    def run_model(self, model, threads, number):
         context = self.context
         shapes = model.stream_draws(context.settings.shapes, seed=1)
         engines = context.engines
-        order = engines[turn % len(engines):] + engines[:turn % len(engines)]
+        first = number % len(engines)
+        order = engines[first:] + engines[:first]
         found = {}
         for engine in order:
             worker = fleets.Worker(engine, model.name, threads,
@@ -85,14 +86,14 @@ class Stream:
             cells += [f"{sum(times):.2f}", report.ms(percentile(times, 50)),
                       report.ms(percentile(times, 99)),
                       f"{found[engine]['grown'] / 2**20:.0f}"]
-        self.judge(model, row, found)
+        self.rate(model, row, found)
         cells.append(f"{row['r']:.2f}" if "r" in row else "n/a")
         for i, share in row.get("share", {}).items():
             cells.append(f"{share:.2f}")
         self.rows.append(row)
         self.table.row(*cells)
 
-    def judge(self, model, row, found):
+    def rate(self, model, row, found):
         if "limber" not in found:
             return
         ours = found["limber"]["times"]
@@ -116,7 +117,7 @@ class Stream:
                   f"{min(ratios):.2f}")
         if self.context.plot and self.points:
             Path(self.context.plot).write_text(plot.scatter(
-                "Every request at a shape never seen before",
+                "Every request at a new shape",
                 ("the better of ONNX Runtime and OpenVINO, ms", "Limber, ms"),
                 self.points, diagonal=True))
         return {"goal": self.goal, "rows": self.rows, "failed": self.failed,

@@ -1,4 +1,4 @@
-// bench/subject.c -- opening, planning, timing.
+// bench/subject.c -- Opens and plans the model, and times its kernels.
 #include "bench/subject.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "bench/machine.h"
 
 #define SETTLE_SECONDS 600
-#define BATCH_SECONDS 30e-6  // worth reading the clock for
+#define BATCH_SECONDS 30e-6  // long enough to read the clock around it
 #define MIN_BATCHES 15
 #define MAX_BATCHES 4000
 
@@ -20,7 +20,7 @@ static lb_status of_limber(limber_status status) {
 
 // -- the plan ----------------------------------------------------------------
 
-// 2x77 or 2x77:5: dims of `t`; *rest is what follows them.
+// Parses 2x77 or 2x77:5 into the dims of `t`; *rest is the text behind them.
 static lb_status parse_dims(const char *text, lb_tensor *t, const char **rest) {
   const char *p = text;
   t->rank = 0;
@@ -28,29 +28,30 @@ static lb_status parse_dims(const char *text, lb_tensor *t, const char **rest) {
     char *end;
     long n = strtol(p, &end, 10);
     if (end == p || n < 1 || t->rank == LB_MAX_RANK)
-      return lb_error(LB_INVALID, "'%s' is not 2x3x4", text);
+      return lb_error(LB_INVALID, "dims '%s': expected the form 2x3x4", text);
     t->dims[t->rank++] = n;
     p = *end == 'x' ? end + 1 : end;
     if (*end && *end != 'x' && *end != ':')
-      return lb_error(LB_INVALID, "'%s' is not 2x3x4", text);
+      return lb_error(LB_INVALID, "dims '%s': expected the form 2x3x4", text);
   }
   *rest = p;
   return LB_OK;
 }
 
-// :5: every element of `t` is that.
+// Parses :5 and sets every element of `t` to it.
 static lb_status parse_value(const char *text, const lb_tensor *t) {
   char *end;
   long long value = strtoll(text + 1, &end, 10);
   if (end == text + 1 || *end || t->dtype != LB_I64)
-    return lb_error(LB_INVALID, "'%s' is no value of an int64 input", text);
+    return lb_error(LB_INVALID, "value '%s': expected :N for an int64 input",
+                    text);
   int64_t *to = t->data;
   for (size_t i = 0; i < lb_tensor_bytes(t) / sizeof *to; i++) to[i] = value;
   return LB_OK;
 }
 
-// The shapes given, of zeros or of a value; the memory is the program's until
-// it ends.
+// Inputs of the given shapes, filled with zeros or with a value. Their memory
+// is never freed.
 static lb_status parse_inputs(const bench_subject *s, char **texts, int n,
                               lb_tensor *out) {
   const lb_ports *ports = &s->session->inputs;
@@ -88,7 +89,7 @@ static lb_status make_plan(bench_subject *s, char **texts, int n) {
     lb_session *session = s->session->session;
     lb_version *v = lb_version_take(session);
     st = lb_plan_first(v->program, main, inputs, wanted, &workspace, &s->plan);
-    lb_session_leave(session, v);
+    lb_session_release_version(session, v);
   }
   lb_plan_workspace_fini(&workspace);
   free(inputs);
@@ -155,29 +156,29 @@ double bench_median(double *values, int n) {
   return values[n / 2];
 }
 
-double bench_turns_next(bench_turns *t) {
+double bench_timer_next(bench_timer *t) {
   double start = bench_worked();
   bench_rotation_run(t->rotation, t->kernel, t->at, t->batch);
   t->at += t->batch;
   return (bench_worked() - start) / (double)t->batch;
 }
 
-void bench_turns_init(bench_turns *t, const bench_rotation *r,
+void bench_timer_init(bench_timer *t, const bench_rotation *r,
                       const lb_exec *kernel, double seconds) {
-  *t = (bench_turns){.rotation = r, .kernel = kernel, .batch = 1};
-  while (bench_turns_next(t) * (double)t->batch < seconds && t->batch < 4096)
+  *t = (bench_timer){.rotation = r, .kernel = kernel, .batch = 1};
+  while (bench_timer_next(t) * (double)t->batch < seconds && t->batch < 4096)
     t->batch *= 2;
 }
 
 double bench_time_kernel(const bench_rotation *r, const lb_exec *kernel,
                          double seconds) {
-  bench_turns t;
-  bench_turns_init(&t, r, kernel, BATCH_SECONDS);
+  bench_timer t;
+  bench_timer_init(&t, r, kernel, BATCH_SECONDS);
   double begin = bench_now(), best = INFINITY;
   int n = 0;
   while (n < MAX_BATCHES && (n < MIN_BATCHES || t.at < 2 * r->copies ||
                              bench_now() - begin < seconds)) {
-    best = fmin(best, bench_turns_next(&t));
+    best = fmin(best, bench_timer_next(&t));
     n++;
   }
   return best;
@@ -186,8 +187,8 @@ double bench_time_kernel(const bench_rotation *r, const lb_exec *kernel,
 // -- lines of JSON -----------------------------------------------------------
 
 void bench_print_dims(const lb_launch *l) {
-  static const char *const names[LB_SDIMS] = {"rows", "cols", "k", "len",
-                                              "steps"};
+  static const char *const names[LB_SDIMS] = {"rows", "cols", "k", "taps_y",
+                                              "taps_x"};
   printf("\"dims\": {");
   for (int i = 0; i < lb_spec_dims(&l->slot->key.spec); i++)
     printf("%s\"%s\": %lld", i ? ", " : "", names[i],

@@ -1,4 +1,4 @@
-"""What suites have in common."""
+"""Base classes of suites."""
 
 import json
 import os
@@ -18,9 +18,9 @@ class ByModel:
 
 
 class ByShape:
-    """Runs a program of bench/ for each model at its fixed shapes: it prints a
-    line of JSON for each of the model's kernels. `report_shape` prints them
-    and adds to what is known of the shape, then summary."""
+    """Runs a program of bench/ for each model at its fixed shapes, which prints
+    a line of JSON for each kernel of the model. Calls `report_shape` with
+    them, which prints them and may add fields to the shape, then summary."""
 
     program = None
 
@@ -42,15 +42,15 @@ class ByShape:
 
     def run_shape(self, model, dims):
         print(f"{model.name}, {report.dims_text(dims)}")
-        answer = subprocess.run(
+        done = subprocess.run(
             [str(self.context.build / "bench" / self.program), model.path,
              *report.inputs_text(model, dims)],
             capture_output=True, text=True, env=self.environment)
-        lines = [json.loads(line) for line in answer.stdout.splitlines()]
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
         shape = {"model": model.name, "dims": dims,
                  "kernels": [line for line in lines if "spec" in line]}
-        if answer.returncode:
-            shape["failed"] = answer.stderr.strip()[-300:]
+        if done.returncode:
+            shape["failed"] = done.stderr.strip()[-300:]
             print(f"  failed: {shape['failed']}")
         self.report_shape(shape, lines)
         print()

@@ -1,10 +1,10 @@
-// bench/tune.c -- every tile that a kernel of a model could have, measured.
+// bench/tune.c -- Measures every possible tile size of a model's kernels.
 //
 //   tune MODEL INPUT=DIMxDIM...     prints a line of JSON for each kernel with
-//                                   tiles: what each of them takes, and which
-//                                   one src/spec/choose.c takes
+//                                   tiles: the time of each tile size, and the
+//                                   one that src/spec/choose.c chooses
 //
-// The tables there are right where the tile chosen is nearly as fast as the
+// The tables there are right where the chosen tile is nearly as fast as the
 // fastest. LIMBER_ISA is honoured.
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static uint32_t lanes_of(const tuner *t) {
   return t->subject.session->session->options.slots->lanes;
 }
 
-// The facts of a kernel, with another tile and what that implies.
+// The facts of a kernel with another tile and the facts that follow from it.
 static lb_facts with_tile(const lb_facts *chosen, int64_t n, int rows,
                           int cols) {
   lb_facts f = {0};
@@ -53,23 +53,24 @@ static lb_facts with_tile(const lb_facts *chosen, int64_t n, int rows,
 static lb_status add_tile(const tuner *t, const lb_slot *slot, int64_t n,
                           int rows, int cols, tiles *out) {
   lb_facts f = with_tile(&slot->key.facts, n, rows, cols);
-  lb_slot *made;
+  lb_slot *variant;
   if (out->n == MAX_TILES) return LB_OK;
   const lb_session_options *o = &t->subject.session->session->options;
   lb_slot_user user = {.bit = o->user};
-  LB_TRY(lb_slots_intern(o->slots, user, &slot->key.spec, &f, &made));
-  out->list[out->n++] = made;
+  LB_TRY(lb_slots_intern(o->slots, user, &slot->key.spec, &f, &variant));
+  out->list[out->n++] = variant;
   return LB_OK;
 }
 
-// Products keep rows by columns of sums in registers, beside a row of b and a
-// broadcast; no tile is wider than all columns. In pairs two lanes are a
-// column.
-static lb_status add_products(const tuner *t, const lb_launch *l, tiles *out) {
-  bool pairs = l->slot->key.spec.in[1].layout == LB_LAYOUT_PANEL_K2;
+// A GEMM tile keeps rows x columns of accumulators in registers, besides a row
+// of B and a broadcast of A; no tile is wider than all columns. With
+// K2-interleaved panels a column takes two lanes.
+static lb_status add_gemm_tiles(const tuner *t, const lb_launch *l,
+                                tiles *out) {
+  bool k2 = l->slot->key.spec.in[1].layout == LB_LAYOUT_PANEL_K2;
   int lanes = (int)lanes_of(t), registers = lanes == 16 ? 32 : 16;
   int64_t n = (int64_t)l->args[l->n_operands + LB_DIM_COLS];
-  int cols = pairs ? lanes / 2 : lanes;
+  int cols = k2 ? lanes / 2 : lanes;
   for (int wide = 1; wide <= MAX_WIDTH; wide++)
     for (int rows = 1; rows <= MAX_HEIGHT; rows++)
       if (rows * wide + wide < registers && (wide - 1) * cols < n)
@@ -87,7 +88,7 @@ static lb_status list_tiles(const tuner *t, const lb_launch *l, tiles *out) {
   out->n = 0;
   switch (l->slot->key.spec.form) {
     case LB_FORM_MATMUL:
-    case LB_FORM_CONV: return add_products(t, l, out);
+    case LB_FORM_CONV: return add_gemm_tiles(t, l, out);
     case LB_FORM_ATTENTION:
     case LB_FORM_WINDOW: return add_heights(t, l, out);
     default: return LB_OK;
@@ -105,8 +106,8 @@ static double time_tile(const bench_rotation *r, const lb_slot *slot) {
   return bench_time_kernel(r, lb_slot_kernel(slot), TILE_SECONDS);
 }
 
-// The chosen one comes first and last: how far apart its two times are tells
-// what differences mean.
+// The chosen tile is measured first and last: the difference of its two times
+// is the noise.
 static lb_status tune(tuner *t, const lb_launch *l, int count) {
   bench_rotation r;
   tiles some;

@@ -1,11 +1,12 @@
-"""Suite `tune`: the tiles that src/spec/choose.c takes against all others."""
+"""Suite `tune`: the tile sizes that src/spec/choose.c chooses, against all
+others."""
 
 import report
 import suite
 
 
 class Tune(suite.ByShape):
-    goal = "the tiles chosen within 3 % of the fastest ones, over all kernels"
+    goal = "the chosen tiles within 3 % of the fastest ones, over all kernels"
     program = "tune"
 
     def report_shape(self, shape, lines):
@@ -13,7 +14,7 @@ class Tune(suite.ByShape):
         if not kernels:
             return
         for kernel in kernels:
-            judge(kernel)
+            rate(kernel)
         print_kernels(kernels)
         shape["loss"] = sum(k["count"] * k["taken"] for k in kernels) / \
             sum(k["count"] * k["fastest"]["best"] for k in kernels) - 1
@@ -25,9 +26,9 @@ class Tune(suite.ByShape):
                       f"{100 * shape['loss']:.1f} % slower than the fastest")
 
 
-def judge(kernel):
-    """The tile chosen was measured first and last: its time is the lesser, and
-    how far apart they are is the noise."""
+def rate(kernel):
+    """The chosen tile was measured first and last: its time is the smaller of
+    the two, and their difference is the noise."""
     first, *others, last = kernel["tiles"]
     kernel["taken"] = min(first["best"], last["best"])
     kernel["noise"] = max(first["best"], last["best"]) / kernel["taken"] - 1

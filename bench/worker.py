@@ -1,9 +1,9 @@
-"""One engine with one model, in a process of its own, told by its standard
-input what to do: a JSON object a line, answered by one a line.
+"""One engine with one model in its own process. Reads requests from standard
+input, one JSON object per line, and writes one line of response to each.
 
     worker.py ENGINE MODEL THREADS
 
-Failures are answers too: {"error": "..."}; the process goes on.
+A failure is a response too: {"error": "..."}; the process continues.
 """
 
 import json
@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/models"))
 import engines
 import shapes
 
-WARM = 5  # runs before those that are timed beside a full queue
+WARM = 5  # runs before those that are timed while the queue is full
 
 
 def timed(function, *arguments):
@@ -37,7 +37,7 @@ class Worker:
         self.sessions = []
 
     def do_open(self):
-        """Loads the engine, then the model; bytes before the model too."""
+        """Loads the engine, then the model; `before`: memory in between."""
         self.engine = engines.ENGINES[self.name]()
         before = engines.memory()
         session, seconds = timed(self.engine.open, self.model.path,
@@ -71,14 +71,14 @@ class Worker:
         return engines.memory()
 
     def do_stream(self, shapes, seed):
-        """One run at each shape, back to back; inputs are made before."""
+        """One run at each shape, back to back, on inputs generated before."""
         self.stream = [self.model.feeds(dims, seed) for dims in shapes]
         before = engines.memory()["VmRSS"]
         times = [timed(self.run, feeds)[1] for feeds in self.stream]
         return {"times": times, "grown": engines.memory()["VmRSS"] - before}
 
     def do_settled_stream(self):
-        """The same again when there is nothing left to compile."""
+        """The same again once everything is compiled."""
         self.sessions[0].settle(600)
         return {"final": [min(timed(self.run, feeds)[1] for _ in range(3))
                           for feeds in self.stream]}
@@ -88,8 +88,8 @@ class Worker:
         return {}
 
     def do_become_final(self):
-        """Meets all shapes until there is nothing to compile, and until a
-        round of them ends no trial: other shapes' kernels stay on trial."""
+        """Runs all shapes until everything is compiled and a round over them
+        ends no trial: kernels of other shapes stay on trial."""
         self.do_round(0, len(self.stream), 0)
         self.sessions[0].settle(600)
         left = None
@@ -99,8 +99,8 @@ class Worker:
         return self.do_stats()
 
     def do_round(self, first, count, seconds):
-        """Runs back to back, round the shapes from the `first` request on, for
-        so many and so long."""
+        """Runs back to back, cycling through the shapes from request `first`
+        on, until both `count` runs and `seconds` are reached."""
         times, start = [], time.perf_counter()
         now = start
         while len(times) < count or now - start < seconds:
@@ -110,8 +110,8 @@ class Worker:
         return {"times": times}
 
     def do_fill(self, others, seed):
-        """Sessions of other models, run until their kernels are asked for:
-        there is something to compile for a long time."""
+        """Opens sessions of other models and runs them until their kernels are
+        queued, which fills the compile queue for a long time."""
         for name, all_dims in others:
             model = shapes.find(name)
             session = self.engine.open(model.path, self.threads)
@@ -123,8 +123,8 @@ class Worker:
                 call(feeds)
         return self.do_stats()
 
-    def do_press(self, seconds):
-        """Runs back to back, and what became of the queue meanwhile."""
+    def do_serve(self, seconds):
+        """Runs back to back; returns times and how the queue changed."""
         self.do_time(warm=WARM, count=1)
         before = self.do_stats()["stats"]
         times, end = [], time.perf_counter() + seconds
@@ -136,8 +136,9 @@ class Worker:
                 "made": after["kernels"] - before["kernels"]}
 
     def do_hottest(self, keys, requests):
-        """After how many runs all steps of each of the `keys` kernels that take
-        most of a run had compiled ones; those that had none are left out."""
+        """For each of the `keys` kernels that take most of a run: the number of
+        runs until all its steps used the compiled kernel. Kernels that were
+        not compiled are left out."""
         session = self.sessions[0].session
         steps = session.profile(None, self.feeds)
         hot = {}
@@ -160,7 +161,7 @@ class Worker:
         return {"keys": len(hot), "came": sorted(came.values())}
 
     def do_drain(self, seconds):
-        """How long until nothing is asked for, with nobody running."""
+        """Seconds until the compile queue is empty, without requests."""
         start = now = time.perf_counter()
         while self.do_stats()["stats"]["kernels_queued"] and \
                 now - start < seconds:
@@ -168,8 +169,9 @@ class Worker:
             now = time.perf_counter()
         return {"seconds": now - start}
 
-    def run_until_judged(self, feeds, most=100):
-        """While kernels are on trial, every other run does without them."""
+    def run_until_decided(self, feeds, most=100):
+        """Runs until no kernel is on trial: during a trial every other run uses
+        the baseline."""
         for i in range(most):
             if not self.sessions[0].stats()["kernels_on_trial"]:
                 return i
@@ -177,16 +179,16 @@ class Worker:
                 self.run(x)
         return most
 
-    def do_judge(self, shapes, most, listens, count):
-        """Runs the shapes in turn until no kernel is on trial, then times
-        them. A listener is called for every run, so either that or times are
-        of use. The engine is not to be open yet."""
-        verdicts = []
+    def do_trials(self, shapes, most, listens, count):
+        """Runs the shapes one after the other until no kernel is on trial, then
+        times them. A listener is called for every run, so a caller should use
+        either events or times. The engine must not be open yet."""
+        results = []
 
         def hear(event):
             if event.name in ("kernel_kept", "kernel_demoted"):
-                verdicts.append((event.name, event.reason, event.value / 1000,
-                                 event.text))
+                results.append((event.name, event.reason, event.value / 1000,
+                                event.text))
 
         session = engines.ENGINES[self.name]().open(
             self.model.path, self.threads, hear if listens else None)
@@ -196,16 +198,16 @@ class Worker:
             run(x)
         session.settle(600)
         self.sessions, self.run = [session], run
-        runs = self.run_until_judged(feeds, most)
+        runs = self.run_until_decided(feeds, most)
         times = [[timed(run, x)[1] for _ in range(count)] for x in feeds]
         stats = session.stats()
         time.sleep(0.1)  # the listener has a thread of its own
-        return {"verdicts": verdicts, "runs": runs, "times": times,
+        return {"results": results, "runs": runs, "times": times,
                 "left": stats["kernels_on_trial"], "kernels": stats["kernels"]}
 
     def do_trace(self, requests, gap):
         """Requests to several models, one after the other, in one process; then
-        what each takes when nothing is left to compile."""
+        the time of each once everything is compiled."""
         known = shapes.load()
         engine = engines.ENGINES[self.name]()
         opened = {name: engine.open(known[name].path, self.threads)
@@ -243,7 +245,7 @@ class Worker:
         return {}
 
     def do_callers(self, callers, sessions, seconds):
-        """`callers` threads run at once for so long, on as many sessions."""
+        """`callers` threads run concurrently for `seconds` on `sessions`."""
         while len(self.sessions) < sessions:
             self.sessions.append(
                 self.engine.open(self.model.path, self.threads))
@@ -258,7 +260,7 @@ class Worker:
         return {"seconds": took,
                 "times": [t for thread in threads for t in thread.times]}
 
-    def answer(self, request):
+    def respond(self, request):
         try:
             return getattr(self, "do_" + request.pop("do"))(**request)
         except Exception as error:
@@ -293,13 +295,13 @@ def run_all(threads):
 
 def main():
     engine, model, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    # What libraries print must not get between the answers.
-    answers = os.fdopen(os.dup(1), "w")
+    # Output of libraries must not mix with the responses.
+    responses = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     engines.pin(threads)
     worker = Worker(engine, model, threads)
     for line in sys.stdin:
-        print(json.dumps(worker.answer(json.loads(line))), file=answers,
+        print(json.dumps(worker.respond(json.loads(line))), file=responses,
               flush=True)
 
 

@@ -1,22 +1,23 @@
-# What `cmake --install` puts where: the library (shared and static), its
-# headers, the command, the manual page, limber.pc and a CMake package.
-# Everything is in the component `limber`, so that the Python package, which
-# installs its own, can leave it out.
+# What `cmake --install` installs: the library (shared and static), its headers,
+# the command, the manual page, limber.pc and a CMake package. Everything is in
+# the component `limber`, so that the Python package, which installs its own
+# component, can leave it out.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# The ABI may change with each 0.x; from 1.0 on, the major version is its name.
+# The ABI may change with each 0.x; from 1.0 on, the major version is the ABI
+# version.
 set(abi ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 set_target_properties(limber PROPERTIES
   VERSION ${PROJECT_VERSION} SOVERSION ${abi})
 
-# The static library holds the objects of every module under src/: what is under
-# jit/ is the worker's.
-get_property(folders DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTY SUBDIRECTORIES)
+# The static library has the objects of every module under src/; modules under
+# jit/ belong to the worker.
+get_property(directories DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTY SUBDIRECTORIES)
 set(modules $<TARGET_OBJECTS:limber>)
-list(FILTER folders INCLUDE REGEX "^${PROJECT_SOURCE_DIR}/src/")
-foreach(folder ${folders})
-  get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
+list(FILTER directories INCLUDE REGEX "^${PROJECT_SOURCE_DIR}/src/")
+foreach(directory ${directories})
+  get_property(targets DIRECTORY ${directory} PROPERTY BUILDSYSTEM_TARGETS)
   list(FILTER targets INCLUDE REGEX "^module_")
   foreach(module ${targets})
     list(APPEND modules $<TARGET_OBJECTS:${module}>)
@@ -41,13 +42,13 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/limber
 install(FILES ${PROJECT_SOURCE_DIR}/docs/limber.1
   DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT limber OPTIONAL)
 
-# An installed command finds the library beside it, wherever the prefix moves.
+# An installed command finds the library relative to itself.
 file(RELATIVE_PATH bin_to_lib
   ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
 set_target_properties(limber-cli PROPERTIES
   INSTALL_RPATH "$ORIGIN/${bin_to_lib}")
 
-# Both files are relocatable: they name no absolute path of this build.
+# Both files are relocatable: they contain no absolute path of this build.
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/limber)
 file(RELATIVE_PATH pc_to_prefix
   /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)

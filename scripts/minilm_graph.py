@@ -1,9 +1,8 @@
 """Writes all-MiniLM-L6-v2 as an ONNX model: weights from safetensors, graph
 as PyTorch's exporter writes it (opset 17), node for node and name for name.
 
-The exporter's graph is kept with all its detours (shape arithmetic, the mask
-built by gathers, GELU in pieces), because those detours are what an engine
-meets in the wild.
+The exporter's graph is kept with all its redundancy (shape arithmetic, a mask
+built by Gathers, decomposed GELU), because real models have it.
 """
 
 import json
@@ -38,8 +37,8 @@ class Graph:
         self.weights = weights
         self.nodes = []
         self.params = []  # in the order of first use
-        self.matmuls = []  # transposed Linear weights come after the rest
-        self.seen = {}  # (scope, op) -> how many so far
+        self.matmuls = []  # transposed Linear weights, after all others
+        self.seen = {}  # (scope, op) -> count so far
 
     def name(self, scope, op):
         n = self.seen.get((scope, op), 0)
@@ -128,7 +127,7 @@ def embeddings(g):
 
 
 def additive_mask(g, x):
-    """0 where a token may be attended to, the lowest float elsewhere."""
+    """0 for tokens that are attended to, the lowest float for others."""
     s = "/m"
     mask = g.op(s, "Cast", "attention_mask", to=TensorProto.BOOL)
     queries = g.dim(s, x, 1)

@@ -1,9 +1,10 @@
-"""The mutants of a C source: a tokenizer, and what can be changed.
+"""The mutants of a C source: a tokenizer, and the possible mutations.
 
-A mutant replaces one stretch of text and keeps the number of lines, so that
-the line numbers in error messages, and with them unrelated object code, stay.
-Mutants are drawn inside function bodies. Comments, strings, preprocessor lines,
-asserts and what error and log calls are given are left alone.
+A mutant replaces one range of the text and keeps the number of lines, so that
+the line numbers in error messages, and with them unrelated object code, do not
+change. Mutants are drawn inside function bodies. Comments, strings,
+preprocessor lines, asserts and arguments of error and log calls are not
+mutated.
 """
 
 import re
@@ -21,11 +22,11 @@ TOKEN = re.compile(r"""
 DIRECTIVE = re.compile(r"[ \t]*#(?:[^\n\\]|\\.|\\\n)*", re.S)
 INTEGER = re.compile(r"(0[xX][0-9a-fA-F]+|[0-9]+)([uUlL]*)")
 
-# Calls whose arguments are text for people, or checks of our own mistakes.
+# Calls whose arguments are messages, or checks of internal errors.
 QUIET = re.compile(r"assert|static_assert|_Static_assert|lb_error(_at)?|lb_fail"
                    r"|lb_status_\w+|lb_log\w*|lb_warn\w*|lb_event_emit\w*|f?printf"
                    r"|fputs|perror|UINT64_C|INT64_C|sizeof|_Alignof|offsetof")
-# Functions that make or compare keys.
+# Functions that compute or compare keys.
 KEYED = re.compile(r"hash|key|equal|same|compare|cmp|match|digest")
 NOT_CALLS = {"if", "while", "for", "switch", "return", "sizeof", "defined"}
 RELATIONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
@@ -73,7 +74,7 @@ def tokenize(source):
 
 
 def apply(source, mutant):
-    """The mutated source, of as many lines."""
+    """The mutated source, with the same number of lines."""
     gone = source[mutant.start:mutant.end]
     lines = "\n" * (gone.count("\n") - mutant.text.count("\n"))
     return source[:mutant.start] + mutant.text + lines + source[mutant.end:]
@@ -85,8 +86,8 @@ class File:
     def __init__(self, source):
         self.source = source
         self.tokens = tokenize(source)
-        self.pair = {}  # index of a bracket -> that of its other half
-        self.function = [None] * len(self.tokens)  # name around a token
+        self.pair = {}  # index of a bracket -> index of its partner
+        self.function = [None] * len(self.tokens)  # enclosing function
         self.quiet = [False] * len(self.tokens)
         self.match_brackets()
         self.find_functions()
@@ -168,7 +169,7 @@ class File:
         return before == ")" and \
             self.text(self.pair.get(i - 1, 1) - 1) in ("if", "for", "while")
 
-    # -- what can be changed --------------------------------------------------
+    # -- mutations ------------------------------------------------------------
 
     def mutants(self):
         found = []
@@ -246,7 +247,7 @@ class File:
         return k < end
 
     def of_arguments(self, i, t):
-        """Neighbouring arguments; the compiler rejects unlike types."""
+        """Swaps adjacent arguments; the compiler rejects different types."""
         if t.kind != "name" or self.text(i + 1) != "(" or \
                 t.text in NOT_CALLS or QUIET.fullmatch(t.text) or \
                 t.text.isupper():
@@ -266,7 +267,7 @@ class File:
                 and self.span(*a) != self.span(*b)]
 
     def of_key(self, i, t):
-        """A conjunct of a comparison of keys is left out."""
+        """Removes a conjunct from a comparison of keys."""
         if t.text != "&&" or not KEYED.search(self.function[i]):
             return None
         return [self.replaced("key", i, self.operand_end(i + 1), "")]

@@ -1,17 +1,18 @@
-"""Plants bugs and says which suites find them: scripts/mutate [N] [SEED].
+"""Plants bugs and reports which suites find them: scripts/mutate [N] [SEED].
 
 Draw K of a seed is one mutant of one source under src/ or jit/ (mutants.py):
-the file is drawn by its lines of code, then the kind of change, then the place.
-A draw that does not compile, and one whose object code is that of the original,
-is discarded; draws go on until N mutants have run. A mutant is built and run
-against the suites of SUITES in their order, until one of them fails.
+the file is drawn by its lines of code, then the kind of change, then the
+position. A draw that does not compile, or whose object code equals the
+original, is discarded; draws continue until N mutants have run. A mutant is
+built and run against the suites of SUITES in their order, until one of them
+fails.
 
-All happens in a copy of the tree, build/mutate/tree, made from the files that
-git knows when the seed's first mutant is drawn; results are in build/mutate/
-SEED/results.jsonl, a line for each draw, and are continued by the next call.
---up-to SUITE stops each mutant after that suite; one that is alive then is
-`open`, and a later call that goes further takes it up behind it.
-Remove build/mutate to begin anew after the sources have changed.
+Everything runs in a copy of the tree, build/mutate/tree, made from the files
+that git lists when the seed's first mutant is drawn; results are in
+build/mutate/SEED/results.jsonl, a line for each draw, and the next call
+continues them. --up-to SUITE stops each mutant after that suite; one that has
+survived until then is `open`, and a later call with a later suite continues
+after it. Remove build/mutate to start again after the sources have changed.
 
 The unmutated copy runs each suite before the first mutant does: a suite that
 fails there is an error, and three times its time is the limit after which a
@@ -19,20 +20,21 @@ mutant counts as killed by a timeout.
 
 The pack. Its kernels are compiled at build time by code of jit/, src/spec and
 src/partition, under a hash of these sources which is also in every key. The
-copy hashes the unmutated sources (build/mutate/pristine), so it is built once
-and a mutant of these folders runs beside the pack of the original: limber-jit
-and the library contain the bug, the pack's kernels do not. That is sound for
-kills by what limber-jit compiles and by unit tests. It is not for a mutant that
-would change pack and library alike, such as another constant in a hash: it may
-be killed because the two differ. And a survivor may be one that only the pack
-would show. --rebuild-pack compiles the pack anew for each mutant of these
-folders (minutes); the report marks the ones that ran without with a `*`.
+copy hashes the unmutated sources (build/mutate/pristine), so the pack is built
+once and a mutant of these directories runs with the pack of the original:
+limber-jit and the library contain the bug, the pack's kernels do not. This is
+valid for mutants killed by kernels of limber-jit and by unit tests. It is not
+for a mutant that would change pack and library alike, such as another constant
+in a hash: it may be killed because the two differ. And a survivor may be one
+that only the pack would reveal. --rebuild-pack compiles the pack again for each
+mutant of these directories (minutes); the report marks those that ran without
+it with a `*`.
 
-Warnings are errors in the copy, too: most bugs that a compiler finds are no
-test's business. Those of code that a mutant leaves over (unused variables, a
-case that falls through) are not. The swap of arguments is of equal types so far
-as -Wconversion sees a difference. Memory orders are left as they are: no test
-on x86 could tell.
+Warnings are errors in the copy, too: tests need not find bugs that a compiler
+finds. Warnings about code that a mutation leaves unused (unused variables, a
+case that falls through) are ignored. Swapped arguments have equal types as far
+as -Wconversion distinguishes them. Memory orders are not mutated: no test on
+x86 could detect it.
 """
 
 import argparse
@@ -61,8 +63,8 @@ MODULE_LIMIT = 300
 JOBS = "2"
 PYTEST = ["build/venv/bin/pytest", "-q", "-x", "-p", "no:cacheprovider"]
 PACK_INPUTS = re.compile(r"jit/|src/spec/|src/partition/|src/device/cpu/elf\.c")
-# Warnings that are ignored in a mutated source: before its first line, so that
-# flags, and with them what ccache has, stay as they are.
+# Pragmas that disable warnings in a mutated source. They precede its first
+# line, so that compiler flags, and with them the keys of ccache, do not change.
 LEFT_OVER = " ".join(
     f'_Pragma("GCC diagnostic ignored \\"-W{w}\\"")' for w in (
         "unused-variable", "unused-but-set-variable", "unused-parameter",
@@ -72,7 +74,7 @@ LEFT_OVER = " ".join(
 
 class Suite(NamedTuple):
     name: str
-    targets: tuple  # of ninja; () is everything
+    targets: tuple  # of ninja; (): all
     command: list
 
 
@@ -80,10 +82,10 @@ def python(name, *files):
     return Suite(name, (), [*PYTEST, *files])
 
 
-# In the order in which they run: by cost, and by what they find for it. Before
-# them come the tests beside the mutated file (`module_suite`), of which nothing
-# else is built. test_bench.py tests scripts/bench, and life and zero take long:
-# they are left out, as are checks, docs, sanitizers, fuzz and soak.
+# In the order in which they run: by cost, and by the bugs found for it. Before
+# them run the tests of the mutated file's module (`module_suite`), for which
+# only these are built. test_bench.py tests scripts/bench, and life and zero
+# take long: they are left out, as are checks, docs, sanitizers, fuzz and soak.
 SUITES = [
     Suite("unit", (), ["ctest", "--test-dir", "build", "-j", JOBS,
                        "--output-on-failure", "--timeout", "300"]),
@@ -119,7 +121,7 @@ def tracked():
 
 
 def copy_tree():
-    """Both copies, and what the tree's build/ has of the original's."""
+    """Both copies of the sources, and links into the original build/."""
     say("mutate: copying the sources to build/mutate")
     for to in (TREE, PRISTINE):
         for name in tracked():
@@ -161,7 +163,7 @@ def run_checked(command):
 
 
 class Done(NamedTuple):
-    status: int  # None: it took too long
+    status: int  # None: timeout
     output: str
     seconds: float
 
@@ -214,14 +216,14 @@ def code_lines(source):
 
 def sources(root):
     """name -> text of the sources that are mutated"""
-    names = [p.relative_to(root).as_posix() for folder in ("src", "jit")
-             for p in (root / folder).rglob("*.c")]
+    names = [p.relative_to(root).as_posix() for directory in ("src", "jit")
+             for p in (root / directory).rglob("*.c")]
     return {n: (root / n).read_text() for n in sorted(names)
             if not re.search(r"_test\.c$|/test[a-z_]*\.c$", n)}
 
 
 def draw(seed, number, texts):
-    """Equal sources, equal mutant."""
+    """Equal sources and arguments give equal mutants."""
     dice = random.Random(f"{seed} {number}")
     names = list(texts)
     weights = [code_lines(text) for text in texts.values()]
@@ -251,19 +253,19 @@ def describe(d):
 
 
 def compiled():
-    """(source, object) of all that the copy compiles, as ninja names them."""
+    """(source, object) of all compilations of the copy, as ninja names them."""
     commands = json.loads((BUILD / "compile_commands.json").read_text())
     return [(Path(c["file"]).relative_to(TREE),
              re.search(r" -o (\S+)", c["command"])[1]) for c in commands]
 
 
 def objects(name):
-    """The objects that a source becomes."""
+    """The objects of a source."""
     return [output for source, output in compiled() if source == Path(name)]
 
 
 def digest(outputs):
-    """Of the objects without their symbols of debugging."""
+    """Of the objects without debug information."""
     total = hashlib.sha256()
     for output in outputs:
         stripped = HOME / "stripped.o"
@@ -274,13 +276,13 @@ def digest(outputs):
 
 
 def module_suite(name):
-    """The tests beside a source, or one directory above it."""
+    """The tests in a source's directory, or in its parent."""
     tests = [(source.parent, re.search(r"CMakeFiles/test_(\w+)\.dir/", output))
              for source, output in compiled()
              if source.name.endswith("_test.c")]
-    for folder in (Path(name).parent, Path(name).parent.parent):
+    for directory in (Path(name).parent, Path(name).parent.parent):
         names = [found[1] for parent, found in tests
-                 if parent == folder and found]
+                 if parent == directory and found]
         if names:
             return Suite("module", tuple(f"test_{n}" for n in names),
                          ["ctest", "--test-dir", "build", "-j", JOBS,
@@ -304,9 +306,9 @@ class Lab:
 
     def __init__(self, seed, rebuild_pack, last):
         self.rebuild_pack, self.last = rebuild_pack, last
-        self.folder = HOME / str(seed)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.results = self.read(self.folder / "results.jsonl")
+        self.directory = HOME / str(seed)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.results = self.read(self.directory / "results.jsonl")
         if not (HOME / "ready").exists():
             copy_tree()
             configure()
@@ -324,14 +326,14 @@ class Lab:
         return {row["number"]: row for row in rows}
 
     def restore(self):
-        """Undoes what a call that was interrupted left."""
+        """Removes the mutation of an interrupted call."""
         for name, text in self.texts.items():
             if (TREE / name).read_text() != text:
                 (TREE / name).write_text(text)
 
     def limit(self, suite, d):
-        """Seconds that a suite may take. Where the first mutant comes to it,
-        it runs on the original before."""
+        """Seconds that a suite may take. Before the first mutant runs it, it
+        runs on the original."""
         if suite.name == "module":  # a part of `unit`
             return max(MODULE_LIMIT, FACTOR * self.baseline.get("unit", 0))
         if suite.name not in self.baseline:
@@ -361,7 +363,7 @@ class Lab:
                "pack": "kept" if PACK_INPUTS.match(d.file)
                        and not self.rebuild_pack else ""}
         self.results[d.number] = row
-        with open(self.folder / "results.jsonl", "a") as out:
+        with open(self.directory / "results.jsonl", "a") as out:
             out.write(json.dumps(row) + "\n")
         say(f"{describe(d)}\n      {status} {suite} {test}".rstrip())
 
@@ -380,14 +382,14 @@ class Lab:
                 return self.record(d, "no compile")
             if digest(outputs) == original:
                 return self.record(d, "equivalent")
-            status, suite, test = self.judge(d)
+            status, suite, test = self.run_suites(d)
             self.record(d, status, suite, test, time.monotonic() - start)
         finally:
             path.write_text(text)
             self.renew_pack(d)
 
     def suites_for(self, d):
-        """Those that are still to run, in order, up to the last one."""
+        """The suites that have not run yet, in order, up to the last one."""
         suites = [module_suite(d.file), *SUITES]
         names = [s.name for s in suites]
         before = self.results.get(d.number, {})
@@ -402,7 +404,7 @@ class Lab:
             return not row
         return ORDER.index(row["suite"]) < ORDER.index(self.last)
 
-    def judge(self, d):
+    def run_suites(self, d):
         """(killed, timeout, open or survived; suite; test)"""
         self.renew_pack(d)
         for suite in self.suites_for(d):
@@ -413,20 +415,20 @@ class Lab:
                 return "timeout", suite.name, ""
             if done.status != 0:
                 shutil.copy(HOME / "output.log",
-                            self.folder / f"{d.number}.log")
+                            self.directory / f"{d.number}.log")
                 return "killed", suite.name, culprit(done.output)
         if self.last == ORDER[-1]:
             return "survived", "", ""
         return "open", self.last, ""
 
     def renew_pack(self, d):
-        """With --rebuild-pack, the next build makes the pack's objects."""
+        """With --rebuild-pack, the next build compiles the pack again."""
         if self.rebuild_pack and PACK_INPUTS.match(d.file):
             for path in (HOME / "pack").glob("*/*.o"):
                 path.unlink()
 
 
-# -- the whole ----------------------------------------------------------------
+# -- command ------------------------------------------------------------------
 
 RAN = ("killed", "timeout", "survived", "open")
 
@@ -465,14 +467,14 @@ def parse(arguments):
                         help="print the first N draws and run nothing")
     parser.add_argument("--only", type=int, metavar="K", help="run draw K")
     parser.add_argument("--report", action="store_true",
-                        help="print what is known of the seed")
+                        help="print the results of the seed")
     parser.add_argument("--budget", type=float, default=float("inf"),
                         metavar="SECONDS", help="stop after the mutant that "
                         "passes it; the next call continues")
     parser.add_argument("--up-to", choices=ORDER, default=ORDER[-1],
                         help="the last suite that a mutant runs")
     parser.add_argument("--rebuild-pack", action="store_true",
-                        help="compile the pack anew for mutants of its sources")
+                        help="recompile the pack for mutants of its sources")
     return parser.parse_args(arguments)
 
 

@@ -1,8 +1,8 @@
-"""Makes the models of bench/int8.def: public ones, as ONNX Runtime's
-quantiser writes them.
+"""Creates the models of bench/int8.def: public models quantised by ONNX
+Runtime.
 
-Usage: quantize_models.py MODELS DIRECTORY. Scales come from a few requests of
-bench/shapes.def: good enough for speed, not for answers.
+Usage: quantize_models.py MODELS DIRECTORY. Scales are calibrated on a few
+requests of bench/shapes.def: enough to measure speed, not for good results.
 """
 
 import logging
@@ -18,10 +18,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "models"))
 import shapes  # noqa: E402
 
 REQUESTS = 3
-BYTES = {"s8": quantization.QuantType.QInt8,
-         "u8": quantization.QuantType.QUInt8}
+WEIGHT_TYPES = {"s8": quantization.QuantType.QInt8,
+                "u8": quantization.QuantType.QUInt8}
 
-# name: model, how, dtype of weights
+# name: (model, method, dtype of weights)
 MODELS = {
     "minilm-dynamic": ("minilm", "dynamic", "s8"),
     "minilm-dynamic-u8": ("minilm", "dynamic", "u8"),
@@ -47,11 +47,11 @@ class Requests(quantization.CalibrationDataReader):
 def quantise(source, model, how, dtype, target):
     if how == "dynamic":
         return quantization.quantize_dynamic(source, target,
-                                             weight_type=BYTES[dtype])
+                                             weight_type=WEIGHT_TYPES[dtype])
     return quantization.quantize_static(
         source, target, Requests(model),
         quant_format=quantization.QuantFormat[how],
-        activation_type=BYTES["u8"], weight_type=BYTES[dtype])
+        activation_type=WEIGHT_TYPES["u8"], weight_type=WEIGHT_TYPES[dtype])
 
 
 def main(models, directory):

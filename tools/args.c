@@ -1,4 +1,4 @@
-// tools/args.c -- the options of a command: reading them, and help.
+// tools/args.c -- parses the options of a command and prints its help.
 #include "args.h"
 
 #include <errno.h>
@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The first is what is not said; no word is equal to it.
+// The first entry stands for an option that was not given; no word matches it.
 const char *const option_preferences[] = {"", "0", "1", NULL};
 
 int preference(int choice) { return choice == 0 ? 0 : choice == 2 ? 1 : -1; }
 
 // -- help --------------------------------------------------------------------
 
-#define COLUMN 20  // where the text of an option begins
+#define COLUMN 20  // the column of an option's help text
 
 static void print_lines(int at, const char *text) {
   for (;;) {
@@ -51,8 +51,8 @@ static bool set_number(const option_row *o, const char *text, long long *out,
   *out = strtoll(text, &end, 10);
   if (end != text && !*end && !errno && *out >= o->low && *out <= o->high)
     return true;
-  return fail(p, EXIT_USAGE, "--%s %s: say a number from %lld to %lld", o->name,
-              text, o->low, o->high);
+  return fail(p, EXIT_USAGE, "--%s %s: must be a number from %lld to %lld",
+              o->name, text, o->low, o->high);
 }
 
 static bool set_seconds(const option_row *o, const char *text, double *out,
@@ -60,7 +60,7 @@ static bool set_seconds(const option_row *o, const char *text, double *out,
   char *end;
   *out = strtod(text, &end);
   if (end != text && !*end && *out > 0) return true;
-  return fail(p, EXIT_USAGE, "--%s %s: say seconds, more than 0", o->name,
+  return fail(p, EXIT_USAGE, "--%s %s: must be seconds, more than 0", o->name,
               text);
 }
 
@@ -71,7 +71,9 @@ static bool set_bytes(const option_row *o, const char *text, uint64_t *out,
   int shift = *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 0;
   if (shift) end++;
   if (end == text || *end || *text == '-' || n > UINT64_MAX >> shift)
-    return fail(p, EXIT_USAGE, "--%s %s: say a number of bytes, or K, M, G",
+    return fail(p, EXIT_USAGE,
+                "--%s %s: must be a number of bytes, with an optional suffix "
+                "K, M or G",
                 o->name, text);
   *out = n << shift;
   return true;
@@ -80,7 +82,7 @@ static bool set_bytes(const option_row *o, const char *text, uint64_t *out,
 static bool set_once(const option_row *o, const char *text, const char **out,
                      problem *p) {
   if (*out)
-    return fail(p, EXIT_USAGE, "--%s was given twice: say --%s '%s %s'",
+    return fail(p, EXIT_USAGE, "--%s was given twice: use --%s '%s %s'",
                 o->name, o->name, *out, text);
   *out = text;
   return true;
@@ -97,10 +99,10 @@ static bool set_choice(const option_row *o, const char *text, int *out,
     n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", before,
                           o->words[i]);
   }
-  return fail(p, EXIT_USAGE, "--%s %s: say %s", o->name, text, list);
+  return fail(p, EXIT_USAGE, "--%s %s: must be %s", o->name, text, list);
 }
 
-// There are no more items than arguments.
+// There are at most as many items as arguments.
 static bool add_item(word_list *list, const char *text, int argc, problem *p) {
   if (!list->items) list->items = calloc((size_t)argc, sizeof *list->items);
   if (!list->items) return fail(p, EXIT_INTERNAL, "out of memory");
@@ -126,8 +128,8 @@ static bool set_value(const option_row *o, const char *text, int argc,
 
 // -- reading -----------------------------------------------------------------
 
-// Whether a word begins with the option's name, and where its value is, if that
-// is in the same word.
+// True if a word is this option; *value is its value, if that is in the same
+// word.
 static bool names(const option_row *o, const char *word, const char **value) {
   size_t n = strlen(o->name);
   *value = NULL;
@@ -137,7 +139,7 @@ static bool names(const option_row *o, const char *word, const char **value) {
   return !word[2 + n] || *value;
 }
 
-// Reads the option at argv[*i], and steps over its value.
+// Parses the option at argv[*i] and advances *i past its value.
 static bool read_option(const command_info *c, int argc, char **argv, int *i,
                         void *out, problem *p) {
   const char *word = argv[*i], *value;
@@ -153,15 +155,15 @@ static bool read_option(const command_info *c, int argc, char **argv, int *i,
                   o->argument, c->name);
     return set_value(o, value, argc, out, p);
   }
-  return fail(p, EXIT_USAGE, "there is no option %s; see limber %s --help",
-              word, c->name);
+  return fail(p, EXIT_USAGE, "unknown option %s; see limber %s --help", word,
+              c->name);
 }
 
 static bool is_help(const char *word) {
   return !strcmp(word, "--help") || !strcmp(word, "-h");
 }
 
-// Words that are no options move to the front of argv.
+// Words that are not options are moved to the front of argv.
 bool read_options(const command_info *c, int argc, char **argv, void *out,
                   words *rest, problem *p) {
   bool ended = false;
@@ -185,8 +187,10 @@ bool read_options(const command_info *c, int argc, char **argv, void *out,
 bool read_model(const command_info *c, const words *rest, const char **out,
                 problem *p) {
   if (rest->n != 1)
-    return fail(p, EXIT_USAGE, "%s; see limber %s --help",
-                rest->n ? "one model at a time" : "which model?", c->name);
+    return fail(
+        p, EXIT_USAGE, "%s; see limber %s --help",
+        rest->n ? "more than one model was given" : "no model was given",
+        c->name);
   *out = rest->items[0];
   return true;
 }

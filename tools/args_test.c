@@ -1,5 +1,4 @@
-// tools/args_test.c -- options as a table: what is read, and what is said of
-// what is not.
+// tools/args_test.c -- tests the parsing of options, and its errors.
 #include "args.h"
 
 #include <stdarg.h>
@@ -81,7 +80,7 @@ static const command_info command = {
     .n_options = sizeof rows / sizeof *rows,
 };
 
-// Words with a blank between them.
+// Splits a text at its spaces.
 static bool read(const char *line, into *out, words *rest, problem *p) {
   static char copy[256];
   static char *argv[32];
@@ -94,7 +93,7 @@ static bool read(const char *line, into *out, words *rest, problem *p) {
   return read_options(&command, argc, argv, out, rest, p);
 }
 
-static void values_come_in_both_forms(void **state) {
+static void values_may_follow_a_space_or_an_equals_sign(void **state) {
   (void)state;
   into o;
   words rest;
@@ -120,7 +119,7 @@ static void values_come_in_both_forms(void **state) {
   assert_int_equal(o.number, 7);
 }
 
-static void words_may_stand_anywhere(void **state) {
+static void words_may_precede_or_follow_options(void **state) {
   (void)state;
   into o;
   words rest;
@@ -134,7 +133,7 @@ static void words_may_stand_anywhere(void **state) {
   assert_string_equal(rest.items[4], "-x");
 }
 
-static void a_preference_is_said_or_not(void **state) {
+static void a_preference_is_given_or_unset(void **state) {
   (void)state;
   into o;
   words rest;
@@ -147,28 +146,32 @@ static void a_preference_is_said_or_not(void **state) {
   assert_int_equal(preference(o.prefer), -1);
 }
 
-static void what_is_wrong_is_named(void **state) {
+static void errors_name_the_option(void **state) {
   (void)state;
   static const char *const cases[][2] = {
-      {"--fly", "there is no option --fly; see limber try --help"},
-      {"-z", "there is no option -z; see limber try --help"},
-      {"-ff", "there is no option -ff; see limber try --help"},
-      {"--flags", "there is no option --flags; see limber try --help"},
-      {"--fla", "there is no option --fla; see limber try --help"},
+      {"--fly", "unknown option --fly; see limber try --help"},
+      {"-z", "unknown option -z; see limber try --help"},
+      {"-ff", "unknown option -ff; see limber try --help"},
+      {"--flags", "unknown option --flags; see limber try --help"},
+      {"--fla", "unknown option --fla; see limber try --help"},
       {"--flag=1", "--flag takes no value; see limber try --help"},
       {"--text", "--text needs T; see limber try --help"},
-      {"--once a --once b", "--once was given twice: say --once 'a b'"},
-      {"--number 10", "--number 10: say a number from -2 to 9"},
-      {"--number x", "--number x: say a number from -2 to 9"},
-      {"--number=", "--number : say a number from -2 to 9"},
+      {"--once a --once b", "--once was given twice: use --once 'a b'"},
+      {"--number 10", "--number 10: must be a number from -2 to 9"},
+      {"--number x", "--number x: must be a number from -2 to 9"},
+      {"--number=", "--number : must be a number from -2 to 9"},
       {"--number 99999999999999999999",
-       "--number 99999999999999999999: say a number from -2 to 9"},
-      {"--seconds 0", "--seconds 0: say seconds, more than 0"},
-      {"--bytes -1", "--bytes -1: say a number of bytes, or K, M, G"},
-      {"--bytes 1T", "--bytes 1T: say a number of bytes, or K, M, G"},
-      {"--colour pink", "--colour pink: say red, green or blue"},
+       "--number 99999999999999999999: must be a number from -2 to 9"},
+      {"--seconds 0", "--seconds 0: must be seconds, more than 0"},
+      {"--bytes -1",
+       "--bytes -1: must be a number of bytes, with an optional suffix K, M or "
+       "G"},
+      {"--bytes 1T",
+       "--bytes 1T: must be a number of bytes, with an optional suffix K, M or "
+       "G"},
+      {"--colour pink", "--colour pink: must be red, green or blue"},
       {"--prefer-reusable-kernels 2",
-       "--prefer-reusable-kernels 2: say 0 or 1"},
+       "--prefer-reusable-kernels 2: must be 0 or 1"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     into o;
@@ -180,7 +183,7 @@ static void what_is_wrong_is_named(void **state) {
   }
 }
 
-static void help_is_no_mistake(void **state) {
+static void help_is_not_an_error(void **state) {
   (void)state;
   into o;
   words rest;
@@ -188,16 +191,16 @@ static void help_is_no_mistake(void **state) {
   assert_false(read("a --help --fly", &o, &rest, &p));
   assert_int_equal(p.exit, EXIT_OK);
   assert_string_equal(p.text, "");
-  assert_int_equal(complain(&p), EXIT_OK);
+  assert_int_equal(print_problem(&p), EXIT_OK);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(values_come_in_both_forms),
-      cmocka_unit_test(words_may_stand_anywhere),
-      cmocka_unit_test(a_preference_is_said_or_not),
-      cmocka_unit_test(what_is_wrong_is_named),
-      cmocka_unit_test(help_is_no_mistake),
+      cmocka_unit_test(values_may_follow_a_space_or_an_equals_sign),
+      cmocka_unit_test(words_may_precede_or_follow_options),
+      cmocka_unit_test(a_preference_is_given_or_unset),
+      cmocka_unit_test(errors_name_the_option),
+      cmocka_unit_test(help_is_not_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// tools/cache.c -- `limber cache`: the kernels that are kept on disk.
+// tools/cache.c -- `limber cache`: shows and manages the kernels on disk.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,14 +8,14 @@
 #include "json.h"
 #include "args.h"
 
-typedef struct job {
-  const char *action, *file;  // borrowed; file: of export, import and diff
+typedef struct cache_job {
+  const char *action, *file;  // borrowed; file: for export, import and diff
   const char *store;          // NULL: as the environment says
   long long unused;           // days; -1: not given
   uint64_t bytes;             // UINT64_MAX: not given
   bool repair, json;
   limber_store *open;
-} job;
+} cache_job;
 
 // -- options ------------------------------------------------------------------
 
@@ -23,54 +23,57 @@ static const option_row rows[] = {
     {.name = "store",
      .argument = "PATH",
      .kind = OPTION_TEXT,
-     .offset = offsetof(job, store),
-     .help = "the folder, or an exported file to look at; default:\n"
+     .offset = offsetof(cache_job, store),
+     .help = "the directory, or an exported file to read; default:\n"
              "LIMBER_CACHE_DIR, else ~/.cache/limber"},
     {.name = "bytes",
      .argument = "N",
      .kind = OPTION_BYTES,
-     .offset = offsetof(job, bytes),
-     .help = "prune: down to so many bytes, or K, M, G of them"},
+     .offset = offsetof(cache_job, bytes),
+     .help = "prune: leave at most N bytes (suffix K, M or G)"},
     {.name = "unused",
      .argument = "DAYS",
      .kind = OPTION_NUMBER,
-     .offset = offsetof(job, unused),
-     .help = "prune: those not used for so many days",
+     .offset = offsetof(cache_job, unused),
+     .help = "prune: remove kernels not used for that many days",
      .low = 0,
      .high = 100000},
     {.name = "repair",
      .kind = OPTION_FLAG,
-     .offset = offsetof(job, repair),
-     .help = "verify: makes the file anew from what is sound"},
+     .offset = offsetof(cache_job, repair),
+     .help = "verify: rebuild the file from its valid entries"},
     {.name = "json",
      .kind = OPTION_FLAG,
-     .offset = offsetof(job, json),
-     .help = "prints JSON"},
+     .offset = offsetof(cache_job, json),
+     .help = "print JSON"},
 };
 
 static const command_info command = {
     .name = "cache",
     .usage = "ACTION [OPTION...]",
     .about =
-        "Kernels that were compiled are kept on disk, for other processes and "
-        "the\n"
-        "next start. This shows and tends them.\n"
+        "Shows and manages the compiled kernels that are stored on disk, for "
+        "other\n"
+        "processes and for the next start.\n"
         "\n"
-        "  path          prints where they are\n"
-        "  info          how many there are, how large, and how often they "
-        "were\n"
-        "                used\n"
-        "  ls            each kernel, the last used first\n"
-        "  verify        reads all of them and compares checksums; exit code 1 "
+        "  path          prints the directory\n"
+        "  info          shows the number of kernels, their size and how "
+        "often they\n"
+        "                were used\n"
+        "  ls            lists the kernels, most recently used first\n"
+        "  verify        reads all kernels and compares checksums; exit code 1 "
         "if\n"
-        "                something is broken\n"
-        "  prune         drops the least recently used, and shrinks the file\n"
-        "  clear         drops all\n"
-        "  export FILE   writes them into one file, to be carried elsewhere\n"
-        "  import FILE   adds those of such a file\n"
-        "  diff OTHER    which kernels are here alone, there alone, or "
-        "differ;\n"
-        "                OTHER is a folder or a file. Exit code 1 if any do\n",
+        "                one is corrupt\n"
+        "  prune         removes the least recently used, and shrinks the "
+        "file\n"
+        "  clear         removes all kernels\n"
+        "  export FILE   writes all kernels into one file\n"
+        "  import FILE   adds the kernels of an exported file\n"
+        "  diff OTHER    lists the kernels that are only here, only in OTHER, "
+        "or\n"
+        "                differ; OTHER is a directory or a file. Exit code 1 "
+        "if\n"
+        "                there are any\n",
     .more = "",
     .options = rows,
     .n_options = sizeof rows / sizeof *rows,
@@ -81,19 +84,20 @@ static bool takes_file(const char *action) {
          !strcmp(action, "diff");
 }
 
-static bool read_words(const words *w, job *j, problem *p) {
+static bool read_words(const words *w, cache_job *j, problem *p) {
   int n = 0;
   if (!w->n)
-    return fail(p, EXIT_USAGE, "what shall be done? see limber cache --help");
+    return fail(p, EXIT_USAGE, "no action was given; see limber cache --help");
   j->action = w->items[n++];
   if (takes_file(j->action)) {
     if (n == w->n)
-      return fail(p, EXIT_USAGE, "limber cache %s: which file?", j->action);
+      return fail(p, EXIT_USAGE, "limber cache %s: no file was given",
+                  j->action);
     j->file = w->items[n++];
   }
   if (n == w->n) return true;
-  return fail(p, EXIT_USAGE, "limber cache %s: '%s' is too much", j->action,
-              w->items[n]);
+  return fail(p, EXIT_USAGE, "limber cache %s: unexpected argument '%s'",
+              j->action, w->items[n]);
 }
 
 // -- printing -----------------------------------------------------------------
@@ -104,10 +108,10 @@ static void print_root(json_t *root) {
   json_decref(root);
 }
 
-static const char *at(const job *j) { return limber_store_path(j->open); }
+static const char *at(const cache_job *j) { return limber_store_path(j->open); }
 
-// One number with a name: as a line, or as JSON with the path.
-static bool print_count(const job *j, const char *name, uint64_t n) {
+// Prints a named number as a line, or as JSON together with the path.
+static bool print_count(const cache_job *j, const char *name, uint64_t n) {
   if (j->json) {
     print_root(
         json_pack("{s:o, s:I}", "path", text_json(at(j)), name, (json_int_t)n));
@@ -119,30 +123,30 @@ static bool print_count(const job *j, const char *name, uint64_t n) {
 
 // -- entries in memory --------------------------------------------------------
 
-typedef struct entry {  // texts owned
+typedef struct stored_entry {  // owns its strings
   char *key, *form, *spec, *assume, *target;
   int reusable;
   uint64_t bytes, checksum;
   int64_t created, used;
-} entry;
+} stored_entry;
 
 typedef struct entries {
-  entry *list;  // owned
+  stored_entry *list;  // owned
   size_t n, cap;
   bool failed;
 } entries;
 
-static int keep(void *user, const limber_store_entry *e) {
+static int add_entry(void *user, const limber_store_entry *e) {
   entries *all = user;
   if (all->n == all->cap) {
     size_t cap = all->cap ? 2 * all->cap : 256;
-    entry *list = realloc(all->list, cap * sizeof *list);
+    stored_entry *list = realloc(all->list, cap * sizeof *list);
     if (!list) return all->failed = true;
     all->list = list;
     all->cap = cap;
   }
-  entry *x = &all->list[all->n++];
-  *x = (entry){
+  stored_entry *x = &all->list[all->n++];
+  *x = (stored_entry){
       strdup(e->key),    strdup(e->form), strdup(e->spec), strdup(e->assume),
       strdup(e->target), e->reusable,     e->bytes,        e->checksum,
       e->created,        e->used};
@@ -162,22 +166,22 @@ static void entries_free(entries *all) {
 }
 
 static bool load(limber_store *s, entries *all, problem *p) {
-  limber_status st = limber_store_each(s, keep, all);
+  limber_status st = limber_store_each(s, add_entry, all);
   if (st) return fail_status(p, st, "cache");
   return !all->failed || fail(p, EXIT_INTERNAL, "out of memory");
 }
 
 static int by_use(const void *a, const void *b) {
-  const entry *x = a, *y = b;
+  const stored_entry *x = a, *y = b;
   if (x->used != y->used) return x->used < y->used ? 1 : -1;
   return strcmp(x->key, y->key);
 }
 
 static int by_key(const void *a, const void *b) {
-  return strcmp(((const entry *)a)->key, ((const entry *)b)->key);
+  return strcmp(((const stored_entry *)a)->key, ((const stored_entry *)b)->key);
 }
 
-static json_t *entry_json(const entry *e) {
+static json_t *entry_json(const stored_entry *e) {
   return json_pack("{s:s, s:o, s:o, s:o, s:o, s:b, s:I, s:I, s:I}", "key",
                    e->key, "form", text_json(e->form), "spec",
                    text_json(e->spec), "assume", text_json(e->assume), "target",
@@ -186,7 +190,7 @@ static json_t *entry_json(const entry *e) {
                    "used", (json_int_t)e->used);
 }
 
-static void print_entry(const entry *e) {
+static void print_entry(const stored_entry *e) {
   char when[32];
   time_t used = (time_t)e->used;
   struct tm tm;
@@ -198,7 +202,7 @@ static void print_entry(const entry *e) {
 
 // -- actions ------------------------------------------------------------------
 
-static bool do_path(job *j, problem *p) {
+static bool do_path(cache_job *j, problem *p) {
   (void)p;
   if (j->json)
     print_root(json_pack("{s:o}", "path", text_json(at(j))));
@@ -207,7 +211,7 @@ static bool do_path(job *j, problem *p) {
   return true;
 }
 
-static bool do_ls(job *j, problem *p) {
+static bool do_ls(cache_job *j, problem *p) {
   entries all = {0};
   bool good = load(j->open, &all, p);
   if (all.n) qsort(all.list, all.n, sizeof *all.list, by_use);
@@ -224,19 +228,19 @@ static bool do_ls(job *j, problem *p) {
   return good;
 }
 
-typedef struct group {  // of equal form, target and reusability
-  const entry *first;
+typedef struct group {  // entries of equal form, target and reusability
+  const stored_entry *first;
   uint64_t n, bytes;
 } group;
 
 static int by_group(const void *a, const void *b) {
-  const entry *x = a, *y = b;
+  const stored_entry *x = a, *y = b;
   int order = strcmp(x->target, y->target);
   if (!order) order = strcmp(x->form, y->form);
   return order ? order : x->reusable - y->reusable;
 }
 
-// Sorts the entries, and calls `fn` for each group of them.
+// Sorts the entries by group, and calls `fn` for each group.
 static void each_group(entries *all, void (*fn)(void *user, const group *g),
                        void *user) {
   if (all->n) qsort(all->list, all->n, sizeof *all->list, by_group);
@@ -278,16 +282,17 @@ static json_t *totals_json(const limber_store_info *i) {
 }
 
 static void totals_text(const limber_store_info *i) {
-  printf("since it was made: %" PRIu64 " hits in %.3f s, %" PRIu64
-         " in layers below, %" PRIu64 " misses, %" PRIu64
-         " waits for others\n%" PRIu64 " insertions in %.3f s, %" PRIu64
-         " evictions, %" PRIu64 " found corrupt\n",
-         i->hits, 1e-9 * (double)i->load_ns, i->hits_readonly, i->misses,
-         i->waits, i->insertions, 1e-9 * (double)i->store_ns, i->evictions,
-         i->ever_corrupt);
+  printf(
+      "since it was created: %" PRIu64 " hits in %.3f s, %" PRIu64
+      " in read-only layers, %" PRIu64 " misses, %" PRIu64
+      " waits for other processes\n%" PRIu64 " insertions in %.3f s, %" PRIu64
+      " evictions, %" PRIu64 " found corrupt\n",
+      i->hits, 1e-9 * (double)i->load_ns, i->hits_readonly, i->misses, i->waits,
+      i->insertions, 1e-9 * (double)i->store_ns, i->evictions, i->ever_corrupt);
 }
 
-static void print_info(const job *j, const limber_store_info *i, entries *all) {
+static void print_info(const cache_job *j, const limber_store_info *i,
+                       entries *all) {
   if (j->json) {
     json_t *groups = json_array();
     each_group(all, group_json, groups);
@@ -309,7 +314,7 @@ static void print_info(const job *j, const limber_store_info *i, entries *all) {
   each_group(all, group_text, NULL);
 }
 
-static bool do_info(job *j, problem *p) {
+static bool do_info(cache_job *j, problem *p) {
   entries all = {0};
   limber_store_info info = {.size = sizeof info};
   bool good = load(j->open, &all, p);
@@ -320,7 +325,7 @@ static bool do_info(job *j, problem *p) {
   return good;
 }
 
-static bool do_verify(job *j, problem *p) {
+static bool do_verify(cache_job *j, problem *p) {
   limber_store_check v = {.size = sizeof v};
   limber_status st = LIMBER_OK;
   if (j->repair) st = limber_store_repair(j->open);
@@ -328,7 +333,7 @@ static bool do_verify(job *j, problem *p) {
   if (st) return fail_status(p, st, "cache");
   limber_store_info info = {.size = sizeof info};
   st = limber_store_stats(j->open, &info);
-  bool rebuilt = !st && !j->repair && info.rebuilds;  // just by opening it
+  bool rebuilt = !st && !j->repair && info.rebuilds;  // by opening it
   bool valid = !v.corrupt && !*v.error && !rebuilt;
   if (j->json)
     print_root(
@@ -347,33 +352,34 @@ static bool do_verify(job *j, problem *p) {
               *v.error ? ": " : "", v.error);
 }
 
-static bool prune(job *j, int64_t since, uint64_t bytes, problem *p) {
+static bool prune(cache_job *j, int64_t since, uint64_t bytes, problem *p) {
   uint64_t removed;
   limber_status st = limber_store_prune(j->open, since, bytes, &removed);
   if (st) return fail_status(p, st, "cache");
   return print_count(j, "removed", removed);
 }
 
-static bool do_prune(job *j, problem *p) {
+static bool do_prune(cache_job *j, problem *p) {
   if (j->unused < 0 && j->bytes == UINT64_MAX)
-    return fail(p, EXIT_USAGE, "limber cache prune: say --bytes or --unused");
+    return fail(p, EXIT_USAGE,
+                "limber cache prune: give --bytes, --unused or both");
   int64_t since =
       j->unused < 0 ? INT64_MIN : (int64_t)time(NULL) - j->unused * 86400;
   return prune(j, since, j->bytes, p);
 }
 
-static bool do_clear(job *j, problem *p) {
+static bool do_clear(cache_job *j, problem *p) {
   return prune(j, INT64_MAX, UINT64_MAX, p);
 }
 
-static bool do_export(job *j, problem *p) {
+static bool do_export(cache_job *j, problem *p) {
   uint64_t written;
   limber_status st = limber_store_export(j->open, j->file, &written);
   if (st) return fail_status(p, st, "cache");
   return print_count(j, "written", written);
 }
 
-static bool do_import(job *j, problem *p) {
+static bool do_import(cache_job *j, problem *p) {
   limber_store_import_info in = {.size = sizeof in};
   limber_status st = limber_store_import(j->open, j->file, &in);
   if (st) return fail_status(p, st, "cache");
@@ -383,8 +389,8 @@ static bool do_import(job *j, problem *p) {
                          (json_int_t)in.already_present, "corrupt",
                          (json_int_t)in.corrupt));
   else
-    printf("%" PRIu64 " added, %" PRIu64 " were there, %" PRIu64
-           " corrupt ones skipped\n",
+    printf("%" PRIu64 " added, %" PRIu64 " already present, %" PRIu64
+           " corrupt and skipped\n",
            in.added, in.already_present, in.corrupt);
   return true;
 }
@@ -392,11 +398,12 @@ static bool do_import(job *j, problem *p) {
 // -- diff ---------------------------------------------------------------------
 
 typedef struct difference {
-  json_t *here, *there, *differ;  // lists, of what is printed as text at once
+  json_t *here, *there, *differ;  // lists for JSON; text is printed directly
   bool json, any;
 } difference;
 
-static void tell(difference *d, json_t *list, char mark, const entry *e) {
+static void report(difference *d, json_t *list, char mark,
+                   const stored_entry *e) {
   d->any = true;
   if (d->json)
     json_array_append_new(list, entry_json(e));
@@ -412,18 +419,18 @@ static void compare(difference *d, entries *a, entries *b) {
                 : k == b->n ? -1
                             : strcmp(a->list[i].key, b->list[k].key);
     if (order < 0) {
-      tell(d, d->here, '<', &a->list[i]);
+      report(d, d->here, '<', &a->list[i]);
     } else if (order > 0) {
-      tell(d, d->there, '>', &b->list[k]);
+      report(d, d->there, '>', &b->list[k]);
     } else if (a->list[i].checksum != b->list[k].checksum) {
-      tell(d, d->differ, '!', &a->list[i]);
+      report(d, d->differ, '!', &a->list[i]);
     }
     i += order <= 0;
     k += order >= 0;
   }
 }
 
-static bool do_diff(job *j, problem *p) {
+static bool do_diff(cache_job *j, problem *p) {
   entries a = {0}, b = {0};
   limber_store *other = NULL;
   difference d = {json_array(), json_array(), json_array(), j->json, false};
@@ -441,7 +448,7 @@ static bool do_diff(job *j, problem *p) {
   entries_free(&a);
   entries_free(&b);
   limber_store_close(other);
-  if (good && d.any) p->exit = EXIT_BAD;  // said above
+  if (good && d.any) p->exit = EXIT_BAD;  // the differences were printed
   return good && !d.any;
 }
 
@@ -449,30 +456,30 @@ static bool do_diff(job *j, problem *p) {
 
 static const struct {
   const char *name;
-  bool (*run)(job *j, problem *p);
+  bool (*run)(cache_job *j, problem *p);
 } actions[] = {
     {"path", do_path},     {"info", do_info},     {"ls", do_ls},
     {"verify", do_verify}, {"prune", do_prune},   {"clear", do_clear},
     {"export", do_export}, {"import", do_import}, {"diff", do_diff},
 };
 
-static bool act(job *j, problem *p) {
+static bool run_action(cache_job *j, problem *p) {
   for (size_t i = 0; i < sizeof actions / sizeof *actions; i++) {
     if (strcmp(j->action, actions[i].name)) continue;
     limber_status st = limber_store_open(j->store, &j->open);
     if (st) return fail_status(p, st, "cache");
     return actions[i].run(j, p);
   }
-  return fail(p, EXIT_USAGE,
-              "limber cache has no '%s'; see limber cache --help", j->action);
+  return fail(p, EXIT_USAGE, "unknown action '%s'; see limber cache --help",
+              j->action);
 }
 
 int command_cache(int argc, char **argv) {
-  job j = {.unused = -1, .bytes = UINT64_MAX};
+  cache_job j = {.unused = -1, .bytes = UINT64_MAX};
   problem p = {0};
   words rest;
   bool good = read_options(&command, argc, argv, &j, &rest, &p) &&
-              read_words(&rest, &j, &p) && act(&j, &p);
+              read_words(&rest, &j, &p) && run_action(&j, &p);
   limber_store_close(j.open);
-  return good ? EXIT_OK : complain(&p);
+  return good ? EXIT_OK : print_problem(&p);
 }

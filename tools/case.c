@@ -1,4 +1,4 @@
-// tools/case.c -- a case from its text, and the elements it runs on.
+// tools/case.c -- parses a case, and draws the elements it runs on.
 #include "case.h"
 
 #include <errno.h>
@@ -12,8 +12,8 @@
 
 // -- words -------------------------------------------------------------------
 
-// The text up to the next of the characters in `ends`, copied; moves on past
-// that character. False at the end of the text.
+// Copies the text up to the next of the characters in `ends`, and moves past
+// that character. Returns false at the end of the text.
 static bool word(const char **text, const char *ends, char *out, size_t cap) {
   size_t n = strcspn(*text, ends);
   if (!**text && !n) return false;
@@ -50,7 +50,7 @@ static int find_kind(const char *name) {
   return 0;
 }
 
-// FNV-1a, for what is drawn to depend on texts alone.
+// FNV-1a, so that the elements depend only on texts.
 static uint64_t hash_text(const char *text) {
   uint64_t h = 0xcbf29ce484222325;
   for (; *text; text++) h = (h ^ (unsigned char)*text) * 0x100000001b3;
@@ -59,16 +59,16 @@ static uint64_t hash_text(const char *text) {
 
 // -- elements ----------------------------------------------------------------
 
-typedef enum range { ANY, POSITIVE, LENGTHS } range;
+typedef enum value_range { ANY, POSITIVE, LENGTHS } value_range;
 
-// Multiples of 1/8 from -2 to 2: sums of their products are exact in float32,
-// in whichever order, up to thousands of terms.
-static double draw_value(uint64_t *state, range r) {
+// Draws multiples of 1/8 from -2 to 2: sums of their products are exact in
+// float32, in any order, up to thousands of terms.
+static double draw_value(uint64_t *state, value_range r) {
   int64_t n = (int64_t)(draw_next(state) % 33) - 16;
   return (double)(r == POSITIVE ? (n < 0 ? -n : n) + 1 : n) / 8;
 }
 
-static bool draw_elements(limber_tensor *t, uint64_t *state, range r,
+static bool draw_elements(limber_tensor *t, uint64_t *state, value_range r,
                           problem *p) {
   int64_t count, whole;
   if (!count_of(t->rank, t->dims, &count))
@@ -117,14 +117,15 @@ static bool read_operand(const char *text, limber_operand *o, limber_tensor *t,
                 text);
   t->dtype = (limber_dtype)o->dtype;
   if (word(&at, ":", part, sizeof part) && !read_dims(part, o, t))
-    return fail(p, EXIT_USAGE, "operand '%s': say dims as 5x33", text);
+    return fail(p, EXIT_USAGE, "operand '%s': write dims as 5x33", text);
   while (word(&at, ":", part, sizeof part)) {
     if (!strcmp(part, "const")) {
       *constant = true;
     } else if (!strcmp(part, "last")) {
       o->layout = LIMBER_LAYOUT_CHANNELS_LAST;
     } else {
-      return fail(p, EXIT_USAGE, "operand '%s': what is '%s'?", text, part);
+      return fail(p, EXIT_USAGE, "operand '%s': unknown suffix '%s'", text,
+                  part);
     }
   }
   return true;
@@ -136,12 +137,12 @@ static bool needs_positive(int alg) {
          alg == LIMBER_ALG_DIV || alg == LIMBER_ALG_BATCH_NORM;
 }
 
-static range range_of(const primitive_case *c, int i) {
+static value_range range_of(const primitive_case *c, int i) {
   if (c->desc.kind == LIMBER_RECURRENT && i == 4) return LENGTHS;
   return needs_positive(c->desc.alg) ? POSITIVE : ANY;
 }
 
-// Lengths of sequences lie within the longest there is.
+// Sequence lengths must not exceed the sequence dim of src.
 static void draw_lengths(primitive_case *c) {
   limber_tensor *t = &c->elements[4];
   int64_t longest = c->elements[0].dims[0];
@@ -185,11 +186,11 @@ static bool read_post(primitive_case *c, const char *text, problem *p) {
   q->alg = sum ? 0 : find_alg(name);
   if (!sum && limber_alg_kind(q->alg) != LIMBER_ELTWISE &&
       limber_alg_kind(q->alg) != LIMBER_BINARY)
-    return fail(p, EXIT_USAGE, "'%s' is no post-operation", name);
+    return fail(p, EXIT_USAGE, "'%s' is not a post-operation", name);
   c->n_post++;
   if (!sum && limber_alg_kind(q->alg) == LIMBER_BINARY) {
     if (!read_operand(at, &q->in, &q->elements, &constant, p)) return false;
-    range r = needs_positive(q->alg) ? POSITIVE : ANY;
+    value_range r = needs_positive(q->alg) ? POSITIVE : ANY;
     uint64_t own = hash_text(at);
     if (!draw_elements(&q->elements, constant ? &own : &c->state, r, p))
       return false;
@@ -267,11 +268,12 @@ static bool read_field(primitive_case *c, const char *name, const char *value,
     size_t n = 0;
     for (; word(&at, "x", one, sizeof one); n++)
       if (!set_field(&c->desc, &fields[i], n, one))
-        return fail(p, EXIT_USAGE, "%s=%s: not a list that fits", name, value);
+        return fail(p, EXIT_USAGE, "%s=%s: not a valid list of numbers", name,
+                    value);
     if (!strcmp(name, "axes")) c->desc.n_axes = (int32_t)n;
     return true;
   }
-  return fail(p, EXIT_USAGE, "there is no field '%s'", name);
+  return fail(p, EXIT_USAGE, "unknown field '%s'", name);
 }
 
 static bool read_pair(primitive_case *c, const char *name, const char *value,
@@ -279,12 +281,12 @@ static bool read_pair(primitive_case *c, const char *name, const char *value,
   int64_t on;
   if (!strcmp(name, "alg")) {
     c->desc.alg = find_alg(value);
-    return c->desc.alg || fail(p, EXIT_USAGE, "alg=%s: there is none", value);
+    return c->desc.alg || fail(p, EXIT_USAGE, "alg=%s: unknown alg", value);
   }
   if (!strcmp(name, "out_dtype")) {
     c->desc.out_dtype = (int32_t)dtype_from_short(value, strlen(value));
     return c->desc.out_dtype ||
-           fail(p, EXIT_USAGE, "out_dtype=%s: no dtype", value);
+           fail(p, EXIT_USAGE, "out_dtype=%s: unknown dtype", value);
   }
   if (!strcmp(name, "in")) return read_operands(c, value, p);
   if (!strcmp(name, "post")) return read_posts(c, value, p);
@@ -292,7 +294,7 @@ static bool read_pair(primitive_case *c, const char *name, const char *value,
   if (!reusable && strcmp(name, "deterministic"))
     return read_field(c, name, value, p);
   if (!read_int(value, &on) || on < 0 || on > 1)
-    return fail(p, EXIT_USAGE, "%s=%s: say 0 or 1", name, value);
+    return fail(p, EXIT_USAGE, "%s=%s: must be 0 or 1", name, value);
   *(reusable ? &c->reusable : &c->deterministic) = (int)on;
   return true;
 }

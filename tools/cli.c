@@ -1,4 +1,4 @@
-// tools/cli.c -- what the commands share: exit codes, how they complain, time.
+// tools/cli.c -- exit codes, error reporting and time, shared by all commands.
 #include "cli.h"
 
 #include <stdarg.h>
@@ -35,7 +35,7 @@ double now_ms(void) {
   return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-int complain(const problem *p) {
+int print_problem(const problem *p) {
   if (*p->text) fprintf(stderr, "limber: %s\n", p->text);
   return p->exit;
 }

@@ -1,4 +1,4 @@
-// tools/cli.h -- what the commands share: exit codes, how they complain, time.
+// tools/cli.h -- exit codes, error reporting and time, shared by all commands.
 #ifndef LIMBER_TOOLS_CLI_H
 #define LIMBER_TOOLS_CLI_H
 
@@ -7,31 +7,31 @@
 
 enum {
   EXIT_OK,
-  EXIT_BAD,  // a bad model or input, results that differ, time that is over
+  EXIT_BAD,  // invalid model or input, results that differ, or a timeout
   EXIT_USAGE,
   EXIT_UNSUPPORTED,
   EXIT_INTERNAL,
 };
 
-// Why something went wrong, and the exit code for it.
+// An error message and the exit code for it.
 typedef struct problem {
   int exit;
   char text[4096];
 } problem;
 
-// Fills `p`; returns false, for functions that return whether all went well.
+// Fills `p` and returns false, so that a function can return its result.
 bool fail(problem *p, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-// The same with limber_last_error(); `what` is put in front.
+// Does the same with limber_last_error() as message, prefixed by `what`.
 bool fail_status(problem *p, limber_status status, const char *what);
 
 double now_ms(void);
 
-// Prints "limber: ...", if there is a text, and returns the exit code.
-int complain(const problem *p);
+// Prints "limber: MESSAGE" if there is a message, and returns the exit code.
+int print_problem(const problem *p);
 
-// Each has main's arguments, from the command's name on.
+// The commands. Each gets the arguments of main, from its own name on.
 int command_run(int argc, char **argv);
 int command_inspect(int argc, char **argv);
 int command_warm(int argc, char **argv);

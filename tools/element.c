@@ -60,7 +60,7 @@ bool tensor_alloc(limber_tensor *t, problem *p) {
 
 // -- values ------------------------------------------------------------------
 
-static double half_to_double(uint16_t h) {
+static double f16_to_double(uint16_t h) {
   int exponent = h >> 10 & 31, fraction = h & 1023;
   double v = exponent == 31 ? (fraction ? NAN : INFINITY)
              : exponent     ? ldexp(1024 + fraction, exponent - 25)
@@ -68,27 +68,27 @@ static double half_to_double(uint16_t h) {
   return h & 0x8000 ? -v : v;
 }
 
-static uint16_t double_to_half(double v) {
+static uint16_t double_to_f16(double v) {
   uint16_t sign = signbit(v) ? 0x8000 : 0;
   if (isnan(v) || isinf(v))
     return (uint16_t)(sign | (isnan(v) ? 0x7e00 : 0x7c00));
   int exponent;
-  frexp(v, &exponent);  // the last bit is worth 2^(exponent - 11)
+  frexp(v, &exponent);  // the last bit has the value 2^(exponent - 11)
   if (v == 0 || exponent < -13) exponent = -13;
   double scaled = nearbyint(ldexp(fabs(v), 11 - exponent));
-  // A fraction that rounds up to 2048 carries into the exponent by itself.
+  // A fraction that rounds up to 2048 carries into the exponent.
   double bits = ldexp(exponent + 13, 10) + scaled;
   return (uint16_t)(sign | (bits >= 0x7c00 ? 0x7c00 : (int)bits));
 }
 
-static double brain_to_double(uint16_t b) {
+static double bf16_to_double(uint16_t b) {
   uint32_t bits = (uint32_t)b << 16;
   float f;
   memcpy(&f, &bits, sizeof f);
   return f;
 }
 
-static uint16_t double_to_brain(double v) {
+static uint16_t double_to_bf16(double v) {
   float f = (float)v;
   uint32_t bits;
   memcpy(&bits, &f, sizeof bits);
@@ -102,8 +102,8 @@ double element_get(const limber_tensor *t, int64_t i) {
   switch (t->dtype) {
     case LIMBER_F32: return AT(float);
     case LIMBER_F64: return AT(double);
-    case LIMBER_F16: return half_to_double(AT(uint16_t));
-    case LIMBER_BF16: return brain_to_double(AT(uint16_t));
+    case LIMBER_F16: return f16_to_double(AT(uint16_t));
+    case LIMBER_BF16: return bf16_to_double(AT(uint16_t));
     case LIMBER_I8: return AT(int8_t);
     case LIMBER_I16: return AT(int16_t);
     case LIMBER_I32: return AT(int32_t);
@@ -120,7 +120,7 @@ double element_get(const limber_tensor *t, int64_t i) {
 
 void element_set(limber_tensor *t, int64_t i, double real, int64_t whole) {
   uint16_t half =
-      t->dtype == LIMBER_F16 ? double_to_half(real) : double_to_brain(real);
+      t->dtype == LIMBER_F16 ? double_to_f16(real) : double_to_bf16(real);
   float single = (float)real;
   if (t->dtype == LIMBER_BOOL) whole = whole != 0;
   const void *from = &whole;  // little endian: its low bytes come first
@@ -167,7 +167,7 @@ summary summarize(const limber_tensor *t) {
     sum += v;
     numbers++;
   }
-  s.not_numbers = s.count - numbers;
+  s.n_nan = s.count - numbers;
   if (numbers) s.mean = sum / (double)numbers;
   return s;
 }
@@ -185,7 +185,7 @@ static bool element_agrees(const limber_tensor *a, const limber_tensor *b,
 }
 
 // "[0,3,17]"
-static const char *place_print(const limber_tensor *t, int64_t i, char *buf,
+static const char *index_print(const limber_tensor *t, int64_t i, char *buf,
                                size_t cap) {
   int64_t at[LIMBER_MAX_RANK];
   for (int k = t->rank - 1; k >= 0; k--) {
@@ -215,7 +215,7 @@ bool agree(const limber_tensor *a, const limber_tensor *b, problem *p) {
               "%" PRId64 " of %" PRId64
               " elements differ, first %s: %s, "
               "not %s",
-              wrong, count, place_print(a, first, place, sizeof place),
+              wrong, count, index_print(a, first, place, sizeof place),
               element_print(a, first, x, sizeof x),
               element_print(b, first, y, sizeof y));
 }

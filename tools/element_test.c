@@ -1,4 +1,4 @@
-// tools/element_test.c
+// tools/element_test.c -- tests element access, summaries and comparison.
 #include "element.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-static void every_half_comes_back(void **state) {
+static void every_f16_round_trips(void **state) {
   (void)state;
   uint16_t from = 0, to = 0;
   limber_tensor a = {.dtype = LIMBER_F16, .data = &from};
@@ -23,7 +23,7 @@ static void every_half_comes_back(void **state) {
     else
       assert_true(isnan(element_get(&b, 0)));
   }
-  element_set(&b, 0, 65520, 0);  // halfway to what would come next
+  element_set(&b, 0, 65520, 0);  // halfway from the maximum to 2^16
   assert_int_equal(to, 0x7c00);
 }
 
@@ -60,21 +60,21 @@ static void integers_agree_exactly(void **state) {
   assert_string_equal(p.text, "int64[2,1], not int64[2]");
 }
 
-static void summary_leaves_out_what_is_no_number(void **state) {
+static void summary_ignores_nan(void **state) {
   (void)state;
   float x[4] = {-1, NAN, 3, 4};
   limber_tensor t = {.dtype = LIMBER_F32, .rank = 1, .dims = {4}, .data = x};
   summary s = summarize(&t);
   assert_true(s.min == -1 && s.max == 4 && s.mean == 2);
-  assert_int_equal(s.not_numbers, 1);
+  assert_int_equal(s.n_nan, 1);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_half_comes_back),
+      cmocka_unit_test(every_f16_round_trips),
       cmocka_unit_test(floats_agree_within_the_tolerance),
       cmocka_unit_test(integers_agree_exactly),
-      cmocka_unit_test(summary_leaves_out_what_is_no_number),
+      cmocka_unit_test(summary_ignores_nan),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// tools/feed.c -- inputs from the command line.
+// tools/feed.c -- model inputs given on the command line.
 #include "feed.h"
 
 #include <errno.h>
@@ -13,18 +13,18 @@
 
 #define FORM "random:f32[1,3,48,320], zeros:i64[2] or random:i64[8]{0..100}"
 
-// In [0, 1).
+// Returns a random number in [0, 1).
 static double next_real(uint64_t *state) {
   return (double)(draw_next(state) >> 11) * 0x1p-53;
 }
 
-typedef struct range {
+typedef struct feed_range {
   double low, high;
-  int64_t first;  // of integers
-  uint64_t span;  // how many; 0: all there are
-} range;
+  int64_t first;  // the smallest integer
+  uint64_t span;  // the number of integers; 0: 2^64
+} feed_range;
 
-static void fill(limber_tensor *t, const range *r, uint64_t seed) {
+static void fill(limber_tensor *t, const feed_range *r, uint64_t seed) {
   int64_t count = 0;
   count_of(t->rank, t->dims, &count);
   for (int64_t i = 0; i < count; i++) {
@@ -54,8 +54,8 @@ static bool read_dims(const char **at, limber_tensor *out) {
   return true;
 }
 
-// Whole numbers may need more digits than a double has.
-static bool read_range(const char *s, bool real, range *out) {
+// Integers are parsed on their own, because a double may not hold them exactly.
+static bool read_range(const char *s, bool real, feed_range *out) {
   char *end;
   if (!*s) return true;
   if (*s++ != '{') return false;
@@ -79,9 +79,9 @@ static bool read_range(const char *s, bool real, range *out) {
   return !errno && *end == '}' && out->first <= last;
 }
 
-static const range usual = {-1, 1, 0, 2};
+static const feed_range usual = {-1, 1, 0, 2};
 
-static bool read_form(const char *s, limber_tensor *out, range *r) {
+static bool read_form(const char *s, limber_tensor *out, feed_range *r) {
   size_t n = strcspn(s, "[");
   out->dtype = dtype_from_short(s, n);
   bool real = dtype_is_float(out->dtype);
@@ -90,28 +90,28 @@ static bool read_form(const char *s, limber_tensor *out, range *r) {
   return out->dtype && read_dims(&s, out) && read_range(s, real, r);
 }
 
-static bool make_filled(const char *form, uint64_t seed, limber_tensor *out,
-                        problem *p) {
+static bool fill_form(const char *form, uint64_t seed, limber_tensor *out,
+                      problem *p) {
   bool random = !strncmp(form, "random:", 7);
-  range r;
+  feed_range r;
   if (!read_form(strchr(form, ':') + 1, out, &r))
     return fail(p, EXIT_USAGE, "'%s' is not of the form %s", form, FORM);
   if (!tensor_alloc(out, p)) return false;
-  if (!random) r = (range){0, 0, 0, 1};
+  if (!random) r = (feed_range){0, 0, 0, 1};
   fill(out, &r, seed);
   return true;
 }
 
-bool feed_make(const char *text, uint64_t seed, limber_tensor *out,
-               problem *p) {
+bool feed_parse(const char *text, uint64_t seed, limber_tensor *out,
+                problem *p) {
   *out = (limber_tensor){0};
   const char *value = strchr(text, '=');
   if (!value || value == text || !value[1])
-    return fail(p, EXIT_USAGE, "--input %s: say NAME=FILE.npy or NAME=%s", text,
+    return fail(p, EXIT_USAGE, "--input %s: use NAME=FILE.npy or NAME=%s", text,
                 FORM);
   value++;
   bool form = !strncmp(value, "random:", 7) || !strncmp(value, "zeros:", 6);
-  if (!(form ? make_filled(value, seed, out, p) : npy_read(value, out, p)))
+  if (!(form ? fill_form(value, seed, out, p) : npy_read(value, out, p)))
     return false;
   out->name = strndup(text, (size_t)(value - 1 - text));
   if (out->name) return true;
@@ -137,8 +137,8 @@ void feed_free(limber_tensor *feed) {
   *feed = (limber_tensor){0};
 }
 
-size_t feed_place(const limber_tensor *feed, const limber_value_info *inputs,
-                  size_t n, problem *p) {
+size_t feed_find_input(const limber_tensor *feed,
+                       const limber_value_info *inputs, size_t n, problem *p) {
   size_t i = 0;
   while (i < n && strcmp(inputs[i].name, feed->name)) i++;
   if (i == n)

@@ -1,4 +1,4 @@
-// tools/feed_test.c
+// tools/feed_test.c -- tests inputs from the command line.
 #include "feed.h"
 
 #include <setjmp.h>
@@ -13,11 +13,11 @@
 static limber_tensor made(const char *text, uint64_t seed) {
   limber_tensor t;
   problem p = {0};
-  if (!feed_make(text, seed, &t, &p)) fail_msg("%s", p.text);
+  if (!feed_parse(text, seed, &t, &p)) fail_msg("%s", p.text);
   return t;
 }
 
-static void random_has_the_dtype_and_dims_asked_for(void **state) {
+static void random_has_the_requested_dtype_and_dims(void **state) {
   (void)state;
   limber_tensor t = made("a/b=random:f32[1,3,48,320]", 1);
   assert_string_equal(t.name, "a/b");
@@ -87,7 +87,7 @@ static void other_forms_are_usage_errors(void **state) {
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     limber_tensor t;
     problem p = {0};
-    if (feed_make(bad[i], 1, &t, &p)) fail_msg("%s was taken", bad[i]);
+    if (feed_parse(bad[i], 1, &t, &p)) fail_msg("%s was taken", bad[i]);
     assert_int_equal(p.exit, EXIT_USAGE);
   }
 }
@@ -103,7 +103,7 @@ static void suggestion_is_a_form_that_works(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(random_has_the_dtype_and_dims_asked_for),
+      cmocka_unit_test(random_has_the_requested_dtype_and_dims),
       cmocka_unit_test(ranges_include_both_ends),
       cmocka_unit_test(equal_seeds_give_equal_elements),
       cmocka_unit_test(zeros_and_scalars_work),

@@ -1,5 +1,5 @@
-// tools/inspect.c -- `limber inspect`: what a model is and needs, whether
-// Limber can run it or not.
+// tools/inspect.c -- `limber inspect`: describes a model, even one that Limber
+// cannot run.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,23 +8,23 @@
 #include "json.h"
 #include "args.h"
 
-typedef struct job {
+typedef struct inspect_job {
   const char *model;
   bool dump, json;
   limber_survey *survey;
   limber_session *session;  // NULL: not supported
-  char *text;               // the dump; or NULL
-} job;
+  char *text;               // the graph; or NULL
+} inspect_job;
 
 static const option_row rows[] = {
     {.name = "dump",
      .kind = OPTION_FLAG,
-     .offset = offsetof(job, dump),
-     .help = "the graph as Limber runs it, one line a node"},
+     .offset = offsetof(inspect_job, dump),
+     .help = "print the graph as Limber runs it, one line per node"},
     {.name = "json",
      .kind = OPTION_FLAG,
-     .offset = offsetof(job, json),
-     .help = "all of it as JSON"},
+     .offset = offsetof(inspect_job, json),
+     .help = "print JSON"},
 };
 
 static const command_info command = {
@@ -33,16 +33,16 @@ static const command_info command = {
     .about =
         "Shows inputs and outputs with their symbolic dims, operators with "
         "counts\n"
-        "and whether Limber has them, and the size of the weights. Exit code 3 "
-        "if\n"
-        "an operator is not supported.\n",
+        "and whether Limber supports them, and the size of the weights. The "
+        "exit\n"
+        "code is 3 if an operator is not supported.\n",
     .more = "",
     .options = rows,
     .n_options = sizeof rows / sizeof *rows,
 };
 
-// A model that is not supported is shown all the same; `p` then says why.
-static bool open_model(job *j, problem *p) {
+// An unsupported model is shown nevertheless; `p` then says what it needs.
+static bool open_model(inspect_job *j, problem *p) {
   limber_status st = limber_survey_open(j->model, &j->survey);
   if (st) return fail_status(p, st, j->model);
   st = limber_session_open(NULL, j->model, NULL, &j->session);
@@ -71,25 +71,27 @@ static void print_values(const char *title, const limber_value_info *infos,
   }
 }
 
-static void print_model(const job *j) {
+static void print_model(const inspect_job *j) {
   limber_model_info m = {.size = sizeof m};
   const limber_value_info *infos;
   if (limber_session_model(j->session, &m)) return;
   printf("  IR version %" PRId64 ", opset %" PRId64, m.ir_version, m.opset);
   if (*m.producer_name)
     printf(", by %s %s", m.producer_name, m.producer_version);
-  printf("\n  graph '%s': %zu nodes once simplified\n", m.graph_name, m.nodes);
+  printf("\n  graph '%s': %zu nodes after graph passes\n", m.graph_name,
+         m.nodes);
   printf("  weights: %" PRIu64 " bytes\n", m.weight_bytes);
   limber_stats s = {.size = sizeof s};
   if (!limber_session_stats(j->session, &s) && s.prefer_reusable_kernels)
-    printf("  reusable kernels preferred, by the %s\n", s.prefer_reusable_from);
+    printf("  reusable kernels preferred (set by: %s)\n",
+           s.prefer_reusable_from);
   size_t n = limber_session_inputs(j->session, &infos);
   print_values("inputs", infos, n);
   n = limber_session_outputs(j->session, &infos);
   print_values("outputs", infos, n);
 }
 
-static void print_operators(const job *j) {
+static void print_operators(const inspect_job *j) {
   const limber_op_count *ops;
   size_t n = limber_survey_ops(j->survey, &ops);
   printf("\n%-40s %5s %7s  %s\n", "operators", "opset", "count", "supported");
@@ -102,7 +104,7 @@ static void print_operators(const job *j) {
   }
 }
 
-static void print_text(const job *j) {
+static void print_text(const inspect_job *j) {
   printf("%s\n", j->model);
   if (j->session) print_model(j);
   print_operators(j);
@@ -131,7 +133,7 @@ static json_t *values_json(const limber_value_info *infos, size_t n) {
   return list;
 }
 
-static json_t *operators_json(const job *j) {
+static json_t *operators_json(const inspect_job *j) {
   const limber_op_count *ops;
   size_t n = limber_survey_ops(j->survey, &ops);
   json_t *list = json_array();
@@ -145,7 +147,7 @@ static json_t *operators_json(const job *j) {
   return list;
 }
 
-static void add_model(const job *j, json_t *root) {
+static void add_model(const inspect_job *j, json_t *root) {
   limber_model_info m = {.size = sizeof m};
   const limber_value_info *infos;
   if (limber_session_model(j->session, &m)) return;
@@ -170,7 +172,7 @@ static void add_model(const job *j, json_t *root) {
   json_object_set_new(root, "outputs", values_json(infos, n));
 }
 
-static void print_json(const job *j) {
+static void print_json(const inspect_job *j) {
   json_t *root = json_pack("{s:o, s:b}", "model", text_json(j->model),
                            "supported", j->session != NULL);
   if (j->session) add_model(j, root);
@@ -183,19 +185,19 @@ static void print_json(const job *j) {
 
 // -- the command -------------------------------------------------------------
 
-static int inspect(job *j, problem *p) {
-  if (!open_model(j, p)) return complain(p);
+static int inspect(inspect_job *j, problem *p) {
+  if (!open_model(j, p)) return print_problem(p);
   (j->json ? print_json : print_text)(j);
-  return j->session ? EXIT_OK : complain(p);
+  return j->session ? EXIT_OK : print_problem(p);
 }
 
 int command_inspect(int argc, char **argv) {
-  job j = {0};
+  inspect_job j = {0};
   problem p = {0};
   words rest;
   bool good = read_options(&command, argc, argv, &j, &rest, &p) &&
               read_model(&command, &rest, &j.model, &p);
-  int code = good ? inspect(&j, &p) : complain(&p);
+  int code = good ? inspect(&j, &p) : print_problem(&p);
   limber_string_free(j.text);
   limber_session_close(j.session);
   limber_survey_close(j.survey);

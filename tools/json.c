@@ -1,4 +1,4 @@
-// tools/json.c -- texts of a model as JSON.
+// tools/json.c -- strings of a model as JSON.
 #include "json.h"
 
 #include <stdlib.h>

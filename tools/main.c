@@ -1,4 +1,4 @@
-// tools/main.c -- the `limber` command: which command, and help.
+// tools/main.c -- the `limber` command: selects the subcommand, prints help.
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,16 +10,16 @@ static const char help[] =
     "\n"
     "  limber run MODEL       runs an ONNX model\n"
     "  limber inspect MODEL   shows its inputs, outputs and operators\n"
-    "  limber warm MODEL      compiles what it needs for shapes to come\n"
-    "  limber doctor          shows what Limber finds on this machine\n"
+    "  limber warm MODEL      compiles the kernels for expected shapes\n"
+    "  limber doctor          shows the configuration on this machine\n"
     "  limber primitive CASE  runs an operator without a model\n"
-    "  limber cache ACTION    shows and tends the kernels kept on disk\n"
+    "  limber cache ACTION    shows and manages the kernels stored on disk\n"
     "\n"
     "  limber COMMAND --help  the options of a command\n"
     "  limber --version\n"
     "\n"
-    "exit codes: 0 ok, 1 bad model or input, 2 usage, 3 unsupported,\n"
-    "            4 internal\n";
+    "exit codes: 0 ok, 1 invalid model or input, 2 usage, 3 unsupported,\n"
+    "            4 out of memory or internal error\n";
 
 static const struct {
   const char *name;
@@ -46,12 +46,12 @@ static int command(int argc, char **argv) {
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
     if (!strcmp(word, commands[i].name))
       return commands[i].run(argc - 1, argv + 1);
-  if (*word) fprintf(stderr, "limber: there is no command '%s'\n", word);
+  if (*word) fprintf(stderr, "limber: unknown command '%s'\n", word);
   fputs(help, stderr);
   return EXIT_USAGE;
 }
 
-// What could not be written must not pass for done.
+// A failed write to standard output must not look like success.
 int main(int argc, char **argv) {
   int code = command(argc, argv);
   if (!fflush(stdout) && !ferror(stdout)) return code;

@@ -1,4 +1,4 @@
-// tools/npy.c -- numpy's files.
+// tools/npy.c -- reads and writes .npy files.
 //
 // "\x93NUMPY", version (2 bytes), length of the header (2 bytes in version 1,
 // then 4), the header, the elements. The header is a Python dict as text:
@@ -26,7 +26,7 @@ static const char *const descrs[] = {
 
 // -- reading -----------------------------------------------------------------
 
-// Just behind "'key':" and spaces, or NULL.
+// Returns the position after "'key':" and spaces, or NULL.
 static const char *find_key(const char *header, const char *key) {
   char quoted[32];
   snprintf(quoted, sizeof quoted, "'%s':", key);
@@ -37,16 +37,16 @@ static const char *find_key(const char *header, const char *key) {
 static bool read_dtype(const char *header, limber_tensor *out, problem *p) {
   const char *at = find_key(header, "descr");
   if (!at || *at != '\'')
-    return fail(p, EXIT_BAD, "its dtype is not a plain one");
+    return fail(p, EXIT_BAD, "its dtype is not a simple one");
   int n = (int)strcspn(++at, "'");
   for (int i = LIMBER_F32; i <= LIMBER_BOOL; i++) {
-    // A single byte, or opaque ones, may come with any order.
+    // For single bytes and opaque types the byte order does not matter.
     bool same = n == 3 && !memcmp(at + 1, descrs[i] + 1, 2) &&
                 (*at == '<' || *at == '|');
     if (same) out->dtype = (limber_dtype)i;
   }
   if (out->dtype) return true;
-  return fail(p, EXIT_BAD, "dtype '%.*s' is not one of Limber's%s", n, at,
+  return fail(p, EXIT_BAD, "dtype '%.*s' is not supported%s", n, at,
               *at == '>' ? ": big endian" : "");
 }
 
@@ -74,7 +74,7 @@ static bool read_shape(const char *header, limber_tensor *out, problem *p) {
   return true;
 }
 
-// The header as text, or NULL.
+// Returns the header as text, or NULL.
 static char *read_header(FILE *f, problem *p) {
   unsigned char start[12];
   size_t size = 0;
@@ -88,7 +88,7 @@ static char *read_header(FILE *f, problem *p) {
   char *header = size <= HEADER_MAX ? calloc(1, size + 1) : NULL;
   if (header && fread(header, 1, size, f) == size) return header;
   free(header);
-  fail(p, EXIT_BAD, "its header is cut off");
+  fail(p, EXIT_BAD, "its header is truncated");
   return NULL;
 }
 

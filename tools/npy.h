@@ -1,7 +1,8 @@
-// tools/npy.h -- numpy's files: dense elements, little endian, versions 1 to 3.
+// tools/npy.h -- reads and writes .npy files: dense, little endian, versions 1
+// to 3.
 //
-// numpy knows no bfloat16: it is written as '<V2', as ml_dtypes does, and a
-// file of '<V2' is read as bfloat16.
+// numpy has no bfloat16: it is written as '<V2', as ml_dtypes does, and a file
+// of '<V2' is read as bfloat16.
 #ifndef LIMBER_TOOLS_NPY_H
 #define LIMBER_TOOLS_NPY_H
 

@@ -1,4 +1,4 @@
-// tools/npy_test.c
+// tools/npy_test.c -- tests .npy files.
 #include "npy.h"
 
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 
 #include "base/testdir.h"
 
-static void every_dtype_and_rank_comes_back(void **state) {
+static void every_dtype_and_rank_round_trips(void **state) {
   testdir *d = *state;
   problem p;
   for (int dtype = LIMBER_F32; dtype <= LIMBER_BOOL; dtype++) {
@@ -33,7 +33,7 @@ static void every_dtype_and_rank_comes_back(void **state) {
   }
 }
 
-static void empty_arrays_come_back(void **state) {
+static void empty_arrays_round_trip(void **state) {
   const char *path = testdir_at(*state, "t.npy");
   limber_tensor t = {.dtype = LIMBER_F32, .rank = 2, .dims = {0, 5}}, back;
   problem p;
@@ -55,38 +55,44 @@ static const char *with_header(testdir *d, const char *header, size_t size) {
   return path;
 }
 
-static void refuse(testdir *d, const char *header, size_t size,
-                   const char *why) {
+static void expect_rejected(testdir *d, const char *header, size_t size,
+                            const char *why) {
   limber_tensor t;
   problem p = {0};
   assert_false(npy_read(with_header(d, header, size), &t, &p));
   assert_int_equal(p.exit, EXIT_BAD);
-  if (!strstr(p.text, why)) fail_msg("'%s' lacks '%s'", p.text, why);
+  if (!strstr(p.text, why)) fail_msg("'%s' does not contain '%s'", p.text, why);
   assert_null(t.data);
 }
 
-static void bad_files_are_refused_with_a_reason(void **state) {
+static void invalid_files_are_rejected_with_a_reason(void **state) {
   testdir *d = *state;
-  refuse(d, "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2), }", 16,
-         "Fortran order");
-  refuse(d, "{'descr': '>f4', 'fortran_order': False, 'shape': (2,), }", 8,
-         "big endian");
-  refuse(d, "{'descr': '<c8', 'fortran_order': False, 'shape': (2,), }", 16,
-         "'<c8' is not one of Limber's");
-  refuse(d, "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", 7,
-         "ends after 7 of 8 bytes");
-  refuse(d, "{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", 8,
-         "shape is not readable");
-  refuse(d, "{'descr': '<f4', 'fortran_order': False, 'shape': (2", 8,
-         "shape is not readable");
-  refuse(d,
-         "{'descr': '<f4', 'fortran_order': False, 'shape': "
-         "(4611686018427387904, 4611686018427387904), }",
-         8, "not too many");
-  refuse(d, "{'descr': [('a', '<f4')], 'fortran_order': False}", 8, "plain");
+  expect_rejected(d,
+                  "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2), }",
+                  16, "Fortran order");
+  expect_rejected(d,
+                  "{'descr': '>f4', 'fortran_order': False, 'shape': (2,), }",
+                  8, "big endian");
+  expect_rejected(d,
+                  "{'descr': '<c8', 'fortran_order': False, 'shape': (2,), }",
+                  16, "'<c8' is not supported");
+  expect_rejected(d,
+                  "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }",
+                  7, "ends after 7 of 8 bytes");
+  expect_rejected(d,
+                  "{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }",
+                  8, "shape is not readable");
+  expect_rejected(d, "{'descr': '<f4', 'fortran_order': False, 'shape': (2", 8,
+                  "shape is not readable");
+  expect_rejected(d,
+                  "{'descr': '<f4', 'fortran_order': False, 'shape': "
+                  "(4611686018427387904, 4611686018427387904), }",
+                  8, "not too many");
+  expect_rejected(d, "{'descr': [('a', '<f4')], 'fortran_order': False}", 8,
+                  "simple");
 }
 
-static void what_is_no_npy_file_is_refused(void **state) {
+static void other_files_are_rejected(void **state) {
   limber_tensor t;
   problem p;
   testdir_write(*state, "t.npy", "PK");
@@ -109,10 +115,10 @@ static int tear_down(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_dtype_and_rank_comes_back),
-      cmocka_unit_test(empty_arrays_come_back),
-      cmocka_unit_test(bad_files_are_refused_with_a_reason),
-      cmocka_unit_test(what_is_no_npy_file_is_refused),
+      cmocka_unit_test(every_dtype_and_rank_round_trips),
+      cmocka_unit_test(empty_arrays_round_trip),
+      cmocka_unit_test(invalid_files_are_rejected_with_a_reason),
+      cmocka_unit_test(other_files_are_rejected),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,5 +1,6 @@
-// tools/primitive.c -- `limber primitive`: operators one by one, each against
-// plain C, or against the clock. One process, one cache.
+// tools/primitive.c -- `limber primitive`: checks operators one by one against
+// the reference implementation, or times them. All cases share one process and
+// its cache.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,17 +17,17 @@ typedef enum mode { LIST, INIT, CORRECTNESS, PERFORMANCE } mode;
 static const char *const modes[] = {"list", "init", "correctness",
                                     "performance", NULL};
 
-typedef struct job {
+typedef struct primitive_job {
   int mode;
   const char *batch, *save, *load, *kind_name;
   long long random, seed, time;
   int kind;
-  bool as_is, verbose;  // as_is: nothing is compiled
+  bool no_compile, verbose;
   words cases;
   limber_runtime *runtime;
   uint64_t passed, failed;
   double start_ms;
-} job;
+} primitive_job;
 
 // -- options -----------------------------------------------------------------
 
@@ -34,60 +35,62 @@ static const option_row rows[] = {
     {.name = "mode",
      .argument = "MODE",
      .kind = OPTION_CHOICE,
-     .offset = offsetof(job, mode),
-     .help = "list: prints cases; init: creates each, and says what\n"
-             "computes it; correctness: compares with plain C, before\n"
-             "and after compiling (the default); performance: times",
+     .offset = offsetof(primitive_job, mode),
+     .help = "list: print the cases; init: create each, and print how\n"
+             "it is computed; correctness (the default): compare with\n"
+             "the reference before and after compiling; performance:\n"
+             "time each",
      .words = modes},
     {.name = "batch",
      .argument = "FILE",
      .kind = OPTION_TEXT,
-     .offset = offsetof(job, batch),
-     .help = "cases of a file, one a line; # begins a comment"},
+     .offset = offsetof(primitive_job, batch),
+     .help = "read cases from a file, one per line; # starts a comment"},
     {.name = "random",
      .argument = "N",
      .kind = OPTION_NUMBER,
-     .offset = offsetof(job, random),
-     .help = "N random cases",
+     .offset = offsetof(primitive_job, random),
+     .help = "run N random cases",
      .low = 1,
      .high = 1000000000},
     {.name = "seed",
      .argument = "S",
      .kind = OPTION_NUMBER,
-     .offset = offsetof(job, seed),
-     .help = "which ones; default 1",
+     .offset = offsetof(primitive_job, seed),
+     .help = "seed of the random cases; default 1",
      .low = 0,
      .high = INT64_MAX},
     {.name = "kind",
      .argument = "KIND",
      .kind = OPTION_TEXT,
-     .offset = offsetof(job, kind_name),
-     .help = "of random cases: of that kind"},
+     .offset = offsetof(primitive_job, kind_name),
+     .help = "only random cases of this kind"},
     {.name = "time",
      .argument = "MS",
      .kind = OPTION_NUMBER,
-     .offset = offsetof(job, time),
-     .help = "of performance: how long each is timed; default 50",
+     .offset = offsetof(primitive_job, time),
+     .help = "performance: how long each case is timed; default 50",
      .low = 0,
      .high = 60000},
     {.name = "no-compile",
      .kind = OPTION_FLAG,
-     .offset = offsetof(job, as_is),
-     .help = "leaves it at the kernels there are"},
+     .offset = offsetof(primitive_job, no_compile),
+     .help = "do not compile; use the existing kernels"},
     {.name = "save",
      .argument = "DIR",
      .kind = OPTION_TEXT,
-     .offset = offsetof(job, save),
-     .help = "writes each, with its compiled kernels, into that folder"},
+     .offset = offsetof(primitive_job, save),
+     .help = "write each primitive, with its compiled kernels, into\n"
+             "this directory"},
     {.name = "load",
      .argument = "DIR",
      .kind = OPTION_TEXT,
-     .offset = offsetof(job, load),
-     .help = "creates each from what is there"},
+     .offset = offsetof(primitive_job, load),
+     .help = "create each primitive from what --save wrote there"},
     {.name = "verbose",
      .kind = OPTION_FLAG,
-     .offset = offsetof(job, verbose),
-     .help = "a line for each case",
+     .offset = offsetof(primitive_job, verbose),
+     .help = "print a line for each case",
      .letter = 'v'},
 };
 
@@ -97,10 +100,10 @@ static const command_info command = {
     .about =
         "Runs operators without a model. A CASE is one argument, such as\n"
         "  'matmul in=f32:?5x33,f32:33x17:const post=relu,add:f32:17'\n"
-        "where ?5 is a dim that is known at execution only.\n",
+        "where ?5 is a runtime dim, whose size (5) is given at execution.\n",
     .more =
-        "Closes with `N passed, N failed`. A failure prints the command that\n"
-        "repeats it.\n",
+        "The last line is `N passed, N failed`. A failure prints the command\n"
+        "that repeats it.\n",
     .options = rows,
     .n_options = sizeof rows / sizeof *rows,
 };
@@ -109,20 +112,21 @@ static bool read_kind(const char *text, int *out, problem *p) {
   if (!text) return true;
   for (*out = 1; *out < LIMBER_PRIMITIVE_KINDS; ++*out)
     if (!strcmp(limber_primitive_kind_name(*out), text)) return true;
-  return fail(p, EXIT_USAGE, "--kind %s: there is no such primitive", text);
+  return fail(p, EXIT_USAGE, "--kind %s: unknown kind of primitive", text);
 }
 
-static bool read_job(int argc, char **argv, job *j, problem *p) {
+static bool read_job(int argc, char **argv, primitive_job *j, problem *p) {
   if (!read_options(&command, argc, argv, j, &j->cases, p) ||
       !read_kind(j->kind_name, &j->kind, p))
     return false;
   if (j->cases.n || j->batch || j->random) return true;
-  return fail(p, EXIT_USAGE, "which cases? see limber primitive --help");
+  return fail(p, EXIT_USAGE,
+              "no cases were given; see limber primitive --help");
 }
 
 // -- comparing ---------------------------------------------------------------
 
-// Half of the distance from 1 to the next number.
+// Unit roundoff: half of the distance from 1 to the next number.
 static double precision_of(limber_dtype t) {
   switch (t) {
     case LIMBER_F64: return 0x1p-53;
@@ -132,8 +136,8 @@ static double precision_of(limber_dtype t) {
   }
 }
 
-// How many elements of in[0] go into one of the result, for the sums whose
-// terms are no multiples of 1/8.
+// The number of elements of in[0] that are summed into one result, for sums
+// whose terms are not multiples of 1/8.
 static double terms_of(const primitive_case *c) {
   const limber_tensor *x = &c->elements[0];
   double n = 1;
@@ -149,10 +153,10 @@ static double terms_of(const primitive_case *c) {
   }
 }
 
-// Bounds of docs/primitives.md, in units of half a last place: of the element
-// for single elementwise operators, else of the largest element.
-static bool near(const primitive_case *c, const limber_tensor *got,
-                 const limber_tensor *want, problem *p) {
+// The tolerance of docs/primitives.md, in units of half a last place: of the
+// element for single elementwise operators, otherwise of the largest element.
+static bool within_tolerance(const primitive_case *c, const limber_tensor *got,
+                             const limber_tensor *want, problem *p) {
   int64_t count;
   double largest = 0;
   count_of(want->rank, want->dims, &count);
@@ -180,14 +184,14 @@ static bool near(const primitive_case *c, const limber_tensor *got,
 
 // -- one case ----------------------------------------------------------------
 
-typedef struct made {
+typedef struct instance {
   limber_primitive *primitive;
   limber_tensor in[CASE_INPUTS];
   size_t n_in, n_out;
-} made;
+} instance;
 
-static bool create(const job *j, const primitive_case *c, bool reference,
-                   bool bare, made *out, problem *p) {
+static bool create(const primitive_job *j, const primitive_case *c,
+                   bool reference, bool bare, instance *out, problem *p) {
   limber_attr *attr = NULL;
   limber_status st = LIMBER_OK;
   bool ok = case_attr(c, reference, bare, &attr, p);
@@ -206,15 +210,16 @@ static void free_tensors(limber_tensor *t, size_t n) {
   for (size_t i = 0; i < n; i++) limber_tensor_free(&t[i]);
 }
 
-static bool execute(const made *m, limber_tensor *out, problem *p) {
+static bool execute(const instance *m, limber_tensor *out, problem *p) {
   limber_status st = limber_primitive_execute(m->primitive, m->in, m->n_in, out,
                                               m->n_out, NULL);
   return !st || fail_status(p, st, "execute");
 }
 
-// Operands of sums are drawn when the result's dims are known.
-static bool complete(const job *j, primitive_case *c, problem *p) {
-  made bare = {0};
+// The operands of sums can be drawn only when the result's dims are known.
+static bool draw_sum_operands(const primitive_job *j, primitive_case *c,
+                              problem *p) {
+  instance bare = {0};
   limber_tensor out[3] = {{0}};
   bool sums = false, ok = true;
   for (size_t i = 0; i < c->n_post; i++) sums |= c->post[i].alg == 0;
@@ -226,36 +231,38 @@ static bool complete(const job *j, primitive_case *c, problem *p) {
   return ok;
 }
 
-static bool compile(const made *m, problem *p) {
+static bool compile(const instance *m, problem *p) {
   limber_status st = limber_primitive_wait(m->primitive, 300);
   return !st || fail_status(p, st, "wait");
 }
 
-static bool same(const primitive_case *c, const made *m,
-                 const limber_tensor *want, const char *when, problem *p) {
+static bool check_result(const primitive_case *c, const instance *m,
+                         const limber_tensor *want, const char *when,
+                         problem *p) {
   limber_tensor out[3] = {{0}};
   bool ok = execute(m, out, p);
   for (size_t i = 0; ok && i < m->n_out; i++)
-    ok = near(c, &out[i], &want[i], p);
+    ok = within_tolerance(c, &out[i], &want[i], p);
   free_tensors(out, 3);
   if (ok) return true;
   problem was = *p;
   return fail(p, was.exit, "%s: %.2048s", when, was.text);
 }
 
-static bool check(const job *j, const primitive_case *c, const made *m,
-                  problem *p) {
-  made plain = {0};
+static bool check(const primitive_job *j, const primitive_case *c,
+                  const instance *m, problem *p) {
+  instance plain = {0};
   limber_tensor want[3] = {{0}};
   bool ok = create(j, c, true, false, &plain, p) && execute(&plain, want, p) &&
-            same(c, m, want, "at first", p);
-  if (ok && !j->as_is) ok = compile(m, p) && same(c, m, want, "compiled", p);
+            check_result(c, m, want, "before compiling", p);
+  if (ok && !j->no_compile)
+    ok = compile(m, p) && check_result(c, m, want, "compiled", p);
   free_tensors(want, 3);
   limber_primitive_destroy(plain.primitive);
   return ok;
 }
 
-static bool tell(const made *m, problem *p) {
+static bool describe(const instance *m, problem *p) {
   limber_primitive_info info = {.size = sizeof info};
   limber_status st =
       limber_primitive_query(m->primitive, m->in, m->n_in, &info);
@@ -278,15 +285,16 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-// The median of as many executions as fit in the time, at least 5.
-static bool measure(const job *j, const made *m, const char *text, problem *p) {
+// Prints the median of as many executions as fit in the time, at least 5.
+static bool measure(const primitive_job *j, const instance *m, const char *text,
+                    problem *p) {
   enum { MOST = 2000, LEAST = 5 };
   static double us[MOST];
   limber_tensor out[3] = {{0}};
   limber_primitive_info info = {.size = sizeof info};
   int n = 0;
-  bool ok = (j->as_is || execute(m, out, p)) && (j->as_is || compile(m, p)) &&
-            execute(m, out, p);
+  bool ok = (j->no_compile || execute(m, out, p)) &&
+            (j->no_compile || compile(m, p)) && execute(m, out, p);
   double end = now_ms() + (double)j->time;
   for (; ok && n < MOST && (n < LEAST || now_ms() < end); n++) {
     double start = now_ms();
@@ -304,22 +312,22 @@ static bool measure(const job *j, const made *m, const char *text, problem *p) {
   return true;
 }
 
-// -- kept as bytes -----------------------------------------------------------
+// -- cache blobs -------------------------------------------------------------
 
-static bool blob_path(const made *m, const char *folder, char *out, size_t cap,
-                      problem *p) {
+static bool blob_path(const instance *m, const char *directory, char *out,
+                      size_t cap, problem *p) {
   char id[LIMBER_CACHE_ID];
   limber_status st = limber_primitive_get_cache_id(m->primitive, id);
   if (st) return fail_status(p, st, "id");
-  snprintf(out, cap, "%s/%s", folder, id);
+  snprintf(out, cap, "%s/%s", directory, id);
   return true;
 }
 
-static bool save(const made *m, const char *folder, problem *p) {
+static bool save(const instance *m, const char *directory, problem *p) {
   char path[LINE];
   void *blob;
   size_t size;
-  if (!compile(m, p) || !blob_path(m, folder, path, sizeof path, p))
+  if (!compile(m, p) || !blob_path(m, directory, path, sizeof path, p))
     return false;
   limber_status st =
       limber_primitive_get_cache_blob(m->primitive, 300, &blob, &size);
@@ -341,8 +349,9 @@ static bool read_all(const char *path, void **out, size_t *size, problem *p) {
   return ok || fail(p, EXIT_BAD, "--load: %s cannot be read", path);
 }
 
-// Puts the primitive that the bytes hold in the place of m's.
-static bool load(const job *j, const primitive_case *c, made *m, problem *p) {
+// Replaces the primitive of m by the one in the blob.
+static bool load(const primitive_job *j, const primitive_case *c, instance *m,
+                 problem *p) {
   char path[LINE];
   void *blob = NULL;
   size_t size;
@@ -361,13 +370,13 @@ static bool load(const job *j, const primitive_case *c, made *m, problem *p) {
   return st ? fail_status(p, st, path) : ok;
 }
 
-static bool run_case(const job *j, const char *text, problem *p) {
+static bool run_case(const primitive_job *j, const char *text, problem *p) {
   primitive_case c;
-  made m = {0};
-  bool ok = case_read(text, &c, p) && complete(j, &c, p) &&
+  instance m = {0};
+  bool ok = case_read(text, &c, p) && draw_sum_operands(j, &c, p) &&
             create(j, &c, false, false, &m, p);
   if (ok && j->load) ok = load(j, &c, &m, p);
-  if (ok && j->mode == INIT) ok = tell(&m, p);
+  if (ok && j->mode == INIT) ok = describe(&m, p);
   if (ok && j->mode == CORRECTNESS) ok = check(j, &c, &m, p);
   if (ok && j->mode == PERFORMANCE) ok = measure(j, &m, text, p);
   if (ok && j->save) ok = save(&m, j->save, p);
@@ -376,9 +385,9 @@ static bool run_case(const job *j, const char *text, problem *p) {
   return ok;
 }
 
-// -- all of them -------------------------------------------------------------
+// -- all cases ---------------------------------------------------------------
 
-static void take(job *j, const char *text) {
+static void run_text(primitive_job *j, const char *text) {
   problem p = {0};
   if (j->mode == LIST) {
     printf("%s\n", text);
@@ -393,7 +402,7 @@ static void take(job *j, const char *text) {
   }
 }
 
-static bool take_file(job *j, problem *p) {
+static bool run_file(primitive_job *j, problem *p) {
   char line[LINE];
   FILE *f = fopen(j->batch, "r");
   if (!f) return fail(p, EXIT_BAD, "--batch %s: cannot be read", j->batch);
@@ -401,46 +410,46 @@ static bool take_file(job *j, problem *p) {
     line[strcspn(line, "#\n")] = 0;
     size_t n = strlen(line);
     while (n && line[n - 1] == ' ') line[--n] = 0;
-    if (n) take(j, line);
+    if (n) run_text(j, line);
   }
   fclose(f);
   return true;
 }
 
-static void summarise(const job *j) {
+static void summarise(const primitive_job *j) {
   limber_stats stats = {.size = sizeof stats};
   double seconds = (now_ms() - j->start_ms) / 1e3;
   uint64_t n = j->passed + j->failed;
   if (j->mode != LIST && !limber_runtime_stats(j->runtime, &stats) && n)
-    printf("%" PRIu64 " cases in %.1f s: %.0f a second; %" PRIu64
-           " kernels compiled, %.3f a case, %" PRIu64 " refused\n",
+    printf("%" PRIu64 " cases in %.1f s: %.0f per second; %" PRIu64
+           " kernels compiled, %.3f per case, %" PRIu64 " failed\n",
            n, seconds, (double)n / seconds, stats.kernels,
            (double)stats.kernels / (double)n, stats.kernels_failed);
   printf("%" PRIu64 " passed, %" PRIu64 " failed\n", j->passed, j->failed);
 }
 
-static bool take_all(job *j, problem *p) {
-  for (int i = 0; i < j->cases.n; i++) take(j, j->cases.items[i]);
-  if (j->batch && !take_file(j, p)) return false;
+static bool run_all(primitive_job *j, problem *p) {
+  for (int i = 0; i < j->cases.n; i++) run_text(j, j->cases.items[i]);
+  if (j->batch && !run_file(j, p)) return false;
   for (long long i = 0; i < j->random; i++) {
     char text[LINE];
     case_draw((uint64_t)j->seed, (uint64_t)i, j->kind, text, sizeof text);
-    take(j, text);
+    run_text(j, text);
   }
   summarise(j);
   return true;
 }
 
-// The runtime is its own, not the default one: that is never destroyed, and
-// what it asked of the store would not be noted there.
+// The command creates its own runtime. The default runtime is never destroyed,
+// so its use of the store would not be added to the store's totals.
 int command_primitive(int argc, char **argv) {
-  job j = {.mode = CORRECTNESS, .seed = 1, .time = 50};
+  primitive_job j = {.mode = CORRECTNESS, .seed = 1, .time = 50};
   problem p = {0};
-  if (!read_job(argc, argv, &j, &p)) return complain(&p);
+  if (!read_job(argc, argv, &j, &p)) return print_problem(&p);
   j.start_ms = now_ms();
   limber_status st = limber_runtime_create(NULL, &j.runtime);
-  bool ok = st ? fail_status(&p, st, "runtime") : take_all(&j, &p);
+  bool ok = st ? fail_status(&p, st, "runtime") : run_all(&j, &p);
   limber_runtime_destroy(j.runtime);
-  if (!ok) return complain(&p);
+  if (!ok) return print_problem(&p);
   return j.failed ? EXIT_BAD : EXIT_OK;
 }

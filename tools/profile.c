@@ -67,8 +67,8 @@ static bool same_step(const limber_step *a, const limber_step *b) {
          !strcmp(a->kernel, b->kernel);
 }
 
-// What ran again and again, in slices of a batch or turns of a loop, is one
-// line: the sum of all.
+// Merges steps that ran several times, for micro-batches or iterations of a
+// loop, into one line with the sum of their times.
 static void merge(profile *p) {
   size_t n = 0;
   for (size_t i = 0; i < p->n; i++) {
@@ -146,8 +146,8 @@ void profile_print(profile *p) {
   print_tiers(p, total);
 }
 
-// The form of a kernel and what it takes for granted; what it computes, node by
-// node, is in the JSON. Of a node that was removed: the pass.
+// Prints the form and the facts of a kernel; the JSON has its full spec. For a
+// removed node it prints the pass.
 static const char *short_kernel(const limber_step *s, char *buf, size_t cap) {
   const char *facts = strstr(s->kernel, " | ");
   if (s->pass) {
@@ -165,7 +165,7 @@ static void print_choice(const limber_step *s) {
          s->reason, short_kernel(s, kernel, sizeof kernel), s->op, s->name);
 }
 
-// Each reason that occurs, in words.
+// Prints each reason that occurs, with its explanation.
 static void print_reasons(const profile *p) {
   for (size_t i = 0; i < p->n; i++) {
     size_t k = 0, n = 0;

@@ -7,18 +7,18 @@
 #include <stdbool.h>
 
 typedef struct profile {
-  limber_step *steps;  // owned, and so are their texts
+  limber_step *steps;  // owned, with their strings
   size_t n, cap;
-  bool lost;  // out of memory: steps are missing
+  bool lost;  // steps are missing, because memory ran out
 } profile;
 
-// For limber_session_profile and _explain; `user` is a profile.
+// The callback for limber_session_profile and _explain; `user` is a profile.
 void profile_add(void *user, const limber_step *step);
 void profile_fini(profile *p);
 
-// The longest first, then the share of each tier.
+// Prints the steps, longest first, then the share of each tier.
 void profile_print(profile *p);
-// In order, with reasons, then what took no step.
+// Prints the steps in order with their reasons, then the nodes without a step.
 void profile_explain(profile *p);
 json_t *profile_json(const profile *p);  // in order
 

@@ -1,4 +1,4 @@
-// tools/progress.c -- how far something long is.
+// tools/progress.c -- progress reports on standard error.
 #include "progress.h"
 
 #include <inttypes.h>
@@ -9,8 +9,8 @@
 
 #include "cli.h"
 
-#define REDRAW_MS 100.0  // of a bar
-#define LINE_MS 1000.0   // between lines; what is shorter has none
+#define REDRAW_MS 100.0  // between two updates of a bar
+#define LINE_MS 1000.0   // between two lines; shorter work prints none
 
 void progress_begin(progress *p, const char *what, uint64_t total) {
   *p = (progress){.what = what,
@@ -26,16 +26,17 @@ void progress_text(const progress *p, double now, int width, char *buf,
   uint64_t total = p->total > p->done ? p->total : p->done;
   snprintf(tail, sizeof tail, " %" PRIu64 "/%" PRIu64 " %s, %.0f s", p->done,
            total, p->what, (now - p->start_ms) / 1e3);
-  int room = width - (int)strlen(tail) - 2;
-  if (room < 1) {
+  int bar_width = width - (int)strlen(tail) - 2;
+  if (bar_width < 1) {
     snprintf(buf, (size_t)cap, "%s", tail + 1);
     return;
   }
-  if (room > 40) room = 40;
-  int full = total ? (int)((double)room * (double)p->done / (double)total) : 0;
+  if (bar_width > 40) bar_width = 40;
+  int full =
+      total ? (int)((double)bar_width * (double)p->done / (double)total) : 0;
   char bar[41];
-  for (int i = 0; i < room; i++) bar[i] = i < full ? '#' : '.';
-  snprintf(buf, (size_t)cap, "[%.*s]%s", room, bar, tail);
+  for (int i = 0; i < bar_width; i++) bar[i] = i < full ? '#' : '.';
+  snprintf(buf, (size_t)cap, "[%.*s]%s", bar_width, bar, tail);
 }
 
 static int columns(void) {
@@ -58,7 +59,7 @@ void progress_add(progress *p) {
   if (now - p->drawn_ms >= (p->terminal ? REDRAW_MS : LINE_MS)) draw(p, now);
 }
 
-// A bar makes room for what is printed next.
+// Clears the bar before other output.
 void progress_end(progress *p) {
   if (!p->terminal || p->drawn_ms == p->start_ms) return;
   fprintf(stderr, "\r\033[K");

@@ -1,5 +1,5 @@
-// tools/progress.h -- how far something long is: a bar on a terminal, else a
-// line now and then. On standard error.
+// tools/progress.h -- progress reports on standard error: a bar on a terminal,
+// otherwise a line per second.
 #ifndef LIMBER_TOOLS_PROGRESS_H
 #define LIMBER_TOOLS_PROGRESS_H
 
@@ -17,7 +17,7 @@ void progress_begin(progress *p, const char *what, uint64_t total);
 void progress_add(progress *p);  // one more is done
 void progress_end(progress *p);
 
-// The bar as text, for `width` columns in all.
+// Prints the bar into buf, `width` columns wide in all.
 void progress_text(const progress *p, double now_ms, int width, char *buf,
                    int cap);
 

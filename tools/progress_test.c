@@ -1,4 +1,4 @@
-// tools/progress_test.c -- what a bar looks like.
+// tools/progress_test.c -- tests the text of a progress bar.
 #include "progress.h"
 
 // clang-format off
@@ -18,12 +18,12 @@ static void a_bar_fills_its_width(void **state) {
   assert_string_equal(text, "[######......] 5/10 kernels, 3 s");
   progress_text(&p, 4000, 200, text, sizeof text);
   assert_int_equal(strcspn(text, "."), 1 + 20);
-  p.done = 12;  // more than was expected
+  p.done = 12;  // more than `total`
   progress_text(&p, 4000, 33, text, sizeof text);
   assert_string_equal(text, "[############] 12/12 kernels, 3 s");
 }
 
-static void without_room_there_is_no_bar(void **state) {
+static void a_narrow_terminal_gets_no_bar(void **state) {
   (void)state;
   char text[256];
   progress p = {.what = "shapes"};
@@ -34,7 +34,7 @@ static void without_room_there_is_no_bar(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_bar_fills_its_width),
-      cmocka_unit_test(without_room_there_is_no_bar),
+      cmocka_unit_test(a_narrow_terminal_gets_no_bar),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-// tools/run.c -- `limber run`: runs a model on files or random numbers.
+// tools/run.c -- `limber run`: runs a model on inputs from files or on random
+// numbers.
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -16,20 +17,20 @@
 #include "trace.h"
 #include "profile.h"
 
-typedef struct options {
+typedef struct run_args {
   const char *model, *output, *compare, *shapes, *dims, *record, *trace;
   word_list inputs;  // as written
   long long threads, repeat, seed;
   long long settle;  // seconds
-  int prefer;        // 1 + which of 0 and 1; 0: not said
-  int plain;         // 1: the graph stays as it is
+  int prefer;        // 1 + the given value; 0: not given
+  int no_optimize;   // 1: do not run graph passes
   double timeout;    // seconds; 0: none
   bool profile, explain, deterministic, json;
-} options;
+} run_args;
 
-// What one `limber run` holds.
-typedef struct job {
-  options o;
+// The state of one `limber run`.
+typedef struct model_run {
+  run_args o;
   limber_runtime *runtime;
   limber_session *session;
   limber_tensor *feeds;  // n_feeds, owned
@@ -40,19 +41,19 @@ typedef struct job {
   profile profile;
   trace trace;
   bool differs;
-} job;
+} model_run;
 
 // -- options -----------------------------------------------------------------
 
 static const char *const on_off[] = {"on", "off", NULL};
 
-#define AT(field) offsetof(options, field)
+#define AT(field) offsetof(run_args, field)
 static const option_row rows[] = {
     {.name = "input",
      .argument = "NAME=FILE.npy",
      .kind = OPTION_LIST,
      .offset = AT(inputs),
-     .help = "an input from a file, or\n"
+     .help = "take an input from a file, or\n"
              "NAME=random:f32[1,3,48]   random numbers: floats in -1..1,\n"
              "                          integers 0 and 1\n"
              "NAME=random:i64[8]{0..9}  in a range, both ends included\n"
@@ -62,13 +63,13 @@ static const option_row rows[] = {
      .argument = "'x=1x3x48x320'",
      .kind = OPTION_ONCE,
      .offset = AT(shapes),
-     .help = "random numbers of these shapes for the inputs that are\n"
-             "not given"},
+     .help = "use random numbers of these shapes for the inputs that\n"
+             "are not given"},
     {.name = "dims",
      .argument = "'batch=2 seq=16'",
      .kind = OPTION_ONCE,
      .offset = AT(dims),
-     .help = "the same by sizes of symbols"},
+     .help = "the same, by the sizes of symbolic dims"},
     {.name = "output",
      .argument = "DIR",
      .kind = OPTION_TEXT,
@@ -78,93 +79,95 @@ static const option_row rows[] = {
      .argument = "DIR",
      .kind = OPTION_TEXT,
      .offset = AT(compare),
-     .help = "compare each with DIR/NAME.npy: floats within\n"
+     .help = "compare each output with DIR/NAME.npy: floats within\n"
              "1e-4 + 1e-3 |b|, integers exactly; exit 1 if not"},
     {.name = "repeat",
      .argument = "N",
      .kind = OPTION_NUMBER,
      .offset = AT(repeat),
-     .help = "run N times; the time is that of the fastest",
+     .help = "run N times, and print the time of the fastest",
      .low = 1,
      .high = 1000000000},
     {.name = "settle",
      .argument = "SECONDS",
      .kind = OPTION_NUMBER,
      .offset = AT(settle),
-     .help = "after the first run, compile what it lacks, and wait\n"
-             "that long for it (LIMBER_JIT=process)",
+     .help = "after the first run, compile the kernels that it needs\n"
+             "and wait at most that long (LIMBER_JIT=process)",
      .low = 0,
      .high = 1000000},
     {.name = "profile",
      .kind = OPTION_FLAG,
      .offset = AT(profile),
-     .help = "run once more, and list the steps: the longest first,\n"
-             "then the share of each tier"},
+     .help = "run once more, and list the steps, longest first, then\n"
+             "the share of each tier"},
     {.name = "explain",
      .kind = OPTION_FLAG,
      .offset = AT(explain),
-     .help = "run once more, and say of each step on which tier it\n"
-             "ran and why, and which nodes took no step"},
+     .help = "run once more, and list for each step its tier and the\n"
+             "reason, then the nodes that needed no step"},
     {.name = "trace",
      .argument = "FILE",
      .kind = OPTION_TEXT,
      .offset = AT(trace),
-     .help = "write requests, steps and decisions as a trace that\n"
-             "ui.perfetto.dev and chrome://tracing show"},
+     .help = "write requests, steps and decisions as a trace for\n"
+             "ui.perfetto.dev and chrome://tracing"},
     {.name = "record-shapes",
      .argument = "FILE",
      .kind = OPTION_TEXT,
      .offset = AT(record),
-     .help = "note which shapes ran; limber warm takes the file"},
+     .help = "record which shapes ran, for limber warm --shapes-file"},
     {.name = "timeout",
      .argument = "SECONDS",
      .kind = OPTION_SECONDS,
      .offset = AT(timeout),
-     .help = "end a run that takes longer: exit 1, and the error says\n"
-             "how far it got"},
+     .help = "cancel a run that takes longer: exit 1, and the error\n"
+             "says how far it got"},
     {.name = "threads",
      .argument = "N",
      .kind = OPTION_NUMBER,
      .offset = AT(threads),
-     .help = "default: all that this process may use",
+     .help = "number of threads; default: all processors available to\n"
+             "this process",
      .low = 1,
      .high = 1024},
     {.name = "seed",
      .argument = "N",
      .kind = OPTION_NUMBER,
      .offset = AT(seed),
-     .help = "of the random numbers; default 1",
+     .help = "seed of the random numbers; default 1",
      .low = 0,
      .high = INT64_MAX},
     {.name = "optimize",
      .argument = "on|off",
      .kind = OPTION_CHOICE,
-     .offset = AT(plain),
-     .help = "simplify the graph; default on",
+     .offset = AT(no_optimize),
+     .help = "run the graph passes; default on",
      .words = on_off},
     {.name = "deterministic",
      .kind = OPTION_FLAG,
      .offset = AT(deterministic),
-     .help = "the same bits whichever kernels compute them"},
+     .help = "bitwise identical results, whichever kernels compute\n"
+             "them"},
     OPTION_PREFER_REUSABLE(AT(prefer)),
     {.name = "json",
      .kind = OPTION_FLAG,
      .offset = AT(json),
-     .help = "results as JSON"},
+     .help = "print JSON"},
 };
 
 static const command_info command = {
     .name = "run",
     .usage = "MODEL [OPTION...]",
     .about = "",
-    .more = "In file names a '/' of a NAME is a '_'.\n",
+    .more = "In file names, each '/' of a NAME is replaced by '_'.\n",
     .options = rows,
     .n_options = sizeof rows / sizeof *rows,
 };
 
 // -- running -----------------------------------------------------------------
 
-static bool open_model(job *j, problem *p) {
+static bool open_model(model_run *j, problem *p) {
   limber_runtime_options threads = LIMBER_RUNTIME_OPTIONS_INIT;
   limber_session_options how = LIMBER_SESSION_OPTIONS_INIT;
   threads.threads = (int)j->o.threads;
@@ -173,7 +176,7 @@ static bool open_model(job *j, problem *p) {
     threads.event = trace_event;
     threads.event_user = &j->trace;
   }
-  how.optimize = j->o.plain ? -1 : 0;
+  how.optimize = j->o.no_optimize ? -1 : 0;
   how.deterministic = j->o.deterministic;
   how.prefer_reusable_kernels = preference(j->o.prefer);
   limber_status st = limber_runtime_create(&threads, &j->runtime);
@@ -186,14 +189,14 @@ static bool open_model(job *j, problem *p) {
   return !st || fail_status(p, st, "--record-shapes");
 }
 
-static const limber_tensor *feed_of(const job *j, const char *name) {
+static const limber_tensor *feed_of(const model_run *j, const char *name) {
   for (size_t i = 0; i < j->n_feeds; i++)
     if (!strcmp(j->feeds[i].name, name)) return &j->feeds[i];
   return NULL;
 }
 
-// Whatever is missing is said at once, ready to be pasted.
-static bool check_feeds(const job *j, problem *p) {
+// Reports all missing inputs at once, as options that can be pasted.
+static bool check_feeds(const model_run *j, problem *p) {
   const limber_value_info *infos;
   size_t n = limber_session_inputs(j->session, &infos), missing = 0;
   char list[3000] = "", one[512];
@@ -205,14 +208,14 @@ static bool check_feeds(const job *j, problem *p) {
     missing++;
   }
   if (!missing) return true;
-  return fail(p, EXIT_BAD, "%zu input%s missing; give %s a file, or say%s",
+  return fail(p, EXIT_BAD, "%zu input%s missing; give %s a file, or use%s",
               missing, missing > 1 ? "s are" : " is",
               missing > 1 ? "each" : "it", list);
 }
 
-// The one signature that the options leave, all inputs of it.
-static bool one_shape(const job *j, const limber_value_info *infos, size_t n,
-                      limber_tensor *inputs, problem *p) {
+// Returns all inputs of the one signature that the options describe.
+static bool one_shape(const model_run *j, const limber_value_info *infos,
+                      size_t n, limber_tensor *inputs, problem *p) {
   const limber_tensor **given = calloc(n + 1, sizeof *given);
   if (!given) return fail(p, EXIT_INTERNAL, "out of memory");
   for (size_t i = 0; i < n; i++) given[i] = feed_of(j, infos[i].name);
@@ -224,17 +227,19 @@ static bool one_shape(const job *j, const limber_value_info *infos, size_t n,
   shapes *s;
   bool good = shapes_new(&of, &s, p);
   if (good && shapes_count(s) != 1)
-    good = fail(p, EXIT_USAGE, "a run has one shape, these are %" PRIu64,
-                shapes_count(s));
+    good =
+        fail(p, EXIT_USAGE,
+             "a run has one shape, but --shapes and --dims describe %" PRIu64,
+             shapes_count(s));
   if (good) shapes_get(s, 0, inputs);
   shapes_free(s);
   free(given);
   return good;
 }
 
-// Random numbers for the inputs that are not given.
-static bool fill_rest(job *j, const limber_value_info *infos, size_t n,
-                      problem *p) {
+// Creates random numbers for the inputs that are not given.
+static bool fill_missing(model_run *j, const limber_value_info *infos, size_t n,
+                         problem *p) {
   limber_tensor *inputs = calloc(n + 1, sizeof *inputs);
   if (!inputs) return fail(p, EXIT_INTERNAL, "out of memory");
   bool good = one_shape(j, infos, n, inputs, p);
@@ -248,41 +253,41 @@ static bool fill_rest(job *j, const limber_value_info *infos, size_t n,
   return good;
 }
 
-static bool make_feeds(job *j, problem *p) {
+static bool read_feeds(model_run *j, problem *p) {
   const limber_value_info *infos;
   size_t n = limber_session_inputs(j->session, &infos);
   j->feeds = calloc(j->o.inputs.n + n + 1, sizeof *j->feeds);
   if (!j->feeds) return fail(p, EXIT_INTERNAL, "out of memory");
   while (j->n_feeds < j->o.inputs.n) {
     size_t i = j->n_feeds;
-    if (!feed_make(j->o.inputs.items[i], (uint64_t)j->o.seed + i, &j->feeds[i],
-                   p))
+    if (!feed_parse(j->o.inputs.items[i], (uint64_t)j->o.seed + i, &j->feeds[i],
+                    p))
       return false;
     j->n_feeds++;
-    if (feed_place(&j->feeds[i], infos, n, p) == n) return false;
+    if (feed_find_input(&j->feeds[i], infos, n, p) == n) return false;
   }
-  if ((j->o.shapes || j->o.dims) && !fill_rest(j, infos, n, p)) return false;
+  if ((j->o.shapes || j->o.dims) && !fill_missing(j, infos, n, p)) return false;
   return check_feeds(j, p);
 }
 
-static void free_results(job *j) {
+static void free_results(model_run *j) {
   for (size_t i = 0; i < j->n_results; i++) limber_tensor_free(&j->results[i]);
 }
 
-// A run that is traced is told step by step; it has no timeout.
-static limber_status run_traced(job *j) {
+// A traced run reports its steps; it has no timeout.
+static limber_status run_traced(model_run *j) {
   return limber_session_profile(j->session, j->feeds, j->n_feeds, j->results,
                                 j->n_results, trace_step, &j->trace);
 }
 
-static limber_status run_plain(job *j) {
+static limber_status run_plain(model_run *j) {
   limber_run_options how = LIMBER_RUN_OPTIONS_INIT;
   how.timeout = j->o.timeout;
   return limber_session_run(j->session, j->feeds, j->n_feeds, j->results,
                             j->n_results, &how);
 }
 
-static bool run_once(job *j, problem *p) {
+static bool run_once(model_run *j, problem *p) {
   free_results(j);
   double start = now_ms();
   limber_status st = (j->o.trace ? run_traced : run_plain)(j);
@@ -293,15 +298,16 @@ static bool run_once(job *j, problem *p) {
   return true;
 }
 
-// Kernels that were not ready in time are no failure: the run goes on without.
-static bool settle(const job *j, problem *p) {
+// It is not an error if not all kernels are compiled in time: the next runs use
+// the kernels that exist.
+static bool settle(const model_run *j, problem *p) {
   if (!j->o.settle) return true;
   limber_status st = limber_session_settle(j->session, (double)j->o.settle);
   if (!st || st == LIMBER_CANCELLED) return true;
   return fail_status(p, st, j->o.model);
 }
 
-static bool run_profile(job *j, problem *p) {
+static bool run_profile(model_run *j, problem *p) {
   if (!j->o.profile && !j->o.explain) return true;
   free_results(j);
   limber_status st =
@@ -313,7 +319,7 @@ static bool run_profile(job *j, problem *p) {
   return true;
 }
 
-static bool run_model(job *j, problem *p) {
+static bool run_model(model_run *j, problem *p) {
   const limber_value_info *infos;
   j->n_results = limber_session_outputs(j->session, &infos);
   j->results = calloc(j->n_results + 1, sizeof *j->results);
@@ -328,19 +334,19 @@ static bool run_model(job *j, problem *p) {
 
 // -- results -----------------------------------------------------------------
 
-static void path_of(const char *folder, const char *name, char *buf,
+static void path_of(const char *directory, const char *name, char *buf,
                     size_t cap) {
-  int n = snprintf(buf, cap, "%s/", folder);
+  int n = snprintf(buf, cap, "%s/", directory);
   snprintf(buf + n, cap - (size_t)n, "%s.npy", name);
   for (char *c = buf + n; *c; c++)
     if (*c == '/') *c = '_';
 }
 
-static bool write_results(const job *j, problem *p) {
+static bool write_results(const model_run *j, problem *p) {
   char path[4096];
   if (!j->o.output) return true;
   if (strlen(j->o.output) > 2048)
-    return fail(p, EXIT_BAD, "--output: the name is too long");
+    return fail(p, EXIT_BAD, "--output: the path is too long");
   if (mkdir(j->o.output, 0777) && errno != EEXIST)
     return fail(p, EXIT_BAD, "%s: %s", j->o.output, strerror(errno));
   for (size_t i = 0; i < j->n_results; i++) {
@@ -350,12 +356,12 @@ static bool write_results(const job *j, problem *p) {
   return true;
 }
 
-// Says on standard error what differs, and goes on.
-static bool compare_results(job *j, problem *p) {
+// Reports differences on standard error, and continues.
+static bool compare_results(model_run *j, problem *p) {
   char path[4096];
   if (!j->o.compare) return true;
   if (strlen(j->o.compare) > 2048)
-    return fail(p, EXIT_BAD, "--compare: the name is too long");
+    return fail(p, EXIT_BAD, "--compare: the path is too long");
   for (size_t i = 0; i < j->n_results; i++) {
     limber_tensor want;
     problem why;
@@ -363,7 +369,7 @@ static bool compare_results(job *j, problem *p) {
     if (!npy_read(path, &want, p)) return false;
     if (!agree(&j->results[i], &want, &why)) {
       j->differs = true;
-      fprintf(stderr, "limber: output '%s' is not as in %s: %s\n",
+      fprintf(stderr, "limber: output '%s' differs from %s: %s\n",
               j->results[i].name, path, why.text);
     }
     free(want.data);
@@ -371,14 +377,14 @@ static bool compare_results(job *j, problem *p) {
   return true;
 }
 
-static void print_text(job *j) {
+static void print_text(model_run *j) {
   char type[256];
   for (size_t i = 0; i < j->n_results; i++) {
     const limber_tensor *t = &j->results[i];
     summary s = summarize(t);
     printf("%s  %s", t->name, type_print(t, type, sizeof type));
     if (s.count) printf("  min %g  max %g  mean %g", s.min, s.max, s.mean);
-    if (s.not_numbers) printf("  NaN %" PRId64, s.not_numbers);
+    if (s.n_nan) printf("  NaN %" PRId64, s.n_nan);
     printf("\n");
   }
   printf("load %.2f ms, run %.3f ms", j->load_ms, j->first_ms);
@@ -389,8 +395,8 @@ static void print_text(job *j) {
   limber_stats stats = {.size = sizeof stats};
   if (!limber_session_stats(j->session, &stats) &&
       stats.prefer_reusable_kernels)
-    printf("reusable kernels preferred, by the %s; %" PRIu64
-           " that are asked for are bounded\n",
+    printf("reusable kernels preferred (set by: %s); %" PRIu64
+           " requested kernels are specialised\n",
            stats.prefer_reusable_from, stats.kernels_specialised);
   if (j->o.compare && !j->differs) printf("all outputs agree\n");
   if (j->o.explain) profile_explain(&j->profile);
@@ -409,10 +415,10 @@ static json_t *result_json(const limber_tensor *t) {
   return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:I}", "name",
                    text_json(t->name), "dtype", limber_dtype_name(t->dtype),
                    "dims", dims, "min", number(s.min), "max", number(s.max),
-                   "mean", number(s.mean), "nan", (json_int_t)s.not_numbers);
+                   "mean", number(s.mean), "nan", (json_int_t)s.n_nan);
 }
 
-static void print_json(job *j) {
+static void print_json(model_run *j) {
   json_t *outputs = json_array();
   for (size_t i = 0; i < j->n_results; i++)
     json_array_append_new(outputs, result_json(&j->results[i]));
@@ -437,21 +443,21 @@ static void print_json(job *j) {
   json_decref(root);
 }
 
-static bool write_trace(job *j, problem *p) {
+static bool write_trace(model_run *j, problem *p) {
   if (!j->o.trace) return true;
   limber_runtime_flush(j->runtime);
   return trace_write(&j->trace, j->o.trace, p);
 }
 
-static int run_job(job *j, problem *p) {
-  if (!open_model(j, p) || !make_feeds(j, p) || !run_model(j, p) ||
+static int run_job(model_run *j, problem *p) {
+  if (!open_model(j, p) || !read_feeds(j, p) || !run_model(j, p) ||
       !write_results(j, p) || !write_trace(j, p) || !compare_results(j, p))
-    return complain(p);
+    return print_problem(p);
   (j->o.json ? print_json : print_text)(j);
   return j->differs ? EXIT_BAD : EXIT_OK;
 }
 
-static void job_fini(job *j) {
+static void job_fini(model_run *j) {
   if (j->results) free_results(j);
   free(j->results);
   profile_fini(&j->profile);
@@ -459,17 +465,17 @@ static void job_fini(job *j) {
   free(j->feeds);
   free(j->o.inputs.items);
   limber_session_close(j->session);
-  limber_runtime_destroy(j->runtime);  // no event comes after that
+  limber_runtime_destroy(j->runtime);  // after it no more events arrive
   trace_fini(&j->trace);
 }
 
 int command_run(int argc, char **argv) {
-  job j = {.o = {.repeat = 1, .seed = 1}};
+  model_run j = {.o = {.repeat = 1, .seed = 1}};
   problem p = {0};
   words rest;
   bool good = read_options(&command, argc, argv, &j.o, &rest, &p) &&
               read_model(&command, &rest, &j.o.model, &p);
-  int code = good ? run_job(&j, &p) : complain(&p);
+  int code = good ? run_job(&j, &p) : print_problem(&p);
   job_fini(&j);
   return code;
 }

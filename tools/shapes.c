@@ -1,8 +1,8 @@
-// tools/shapes.c -- the grammar of shapes.
+// tools/shapes.c -- the grammar of --shapes and --dims.
 //
-// An *axis* is what varies by itself: a symbol of the model, or one dim of an
-// input that the model gives no name. A signature picks one size of each axis,
-// so signatures are the numbers below the product of the axes' counts.
+// An *axis* is a size that varies independently: a symbol of the model, or one
+// unnamed dim of an input. A signature selects one size of each axis, so
+// signatures are numbered from 0 to the product of the axes' counts.
 #include "shapes.h"
 
 #include <errno.h>
@@ -13,35 +13,35 @@
 
 #include "draw.h"
 
-#define MAX_ITEMS 32  // of one set
-#define MAX_TEXT 256  // of one name
+#define MAX_ITEMS 32  // numbers and ranges of one set
+#define MAX_TEXT 256  // bytes of one name
 #define MOST (UINT64_C(1) << 62)
 
 #define FORM "8, {8..256}, {8..256/8} or {1,2,8}"
 
-typedef struct item {  // a range
+typedef struct size_range {  // a range
   int64_t first, step;
   uint64_t count;
-} item;
+} size_range;
 
-typedef struct axis {
-  const char *name;    // symbol, borrowed from the model; NULL: one dim
-  const char *source;  // what set it: "--dims" or an input's name; borrowed
-  item items[MAX_ITEMS];
+typedef struct shape_axis {
+  const char *name;    // symbol, borrowed from the model; NULL: an unnamed dim
+  const char *source;  // who set it: "--dims" or an input's name; borrowed
+  size_range items[MAX_ITEMS];
   int n_items;
   uint64_t count;
-} axis;
+} shape_axis;
 
-typedef struct form {
+typedef struct input_shape {
   int rank;  // -1: not known yet
   uint32_t axes[LIMBER_MAX_RANK];
-} form;
+} input_shape;
 
 struct shapes {
   const limber_value_info *inputs;  // borrowed
   size_t n;
-  form *forms;  // by input
-  axis *axes;
+  input_shape *input_shapes;  // by input
+  shape_axis *axes;
   uint32_t n_axes, cap_axes;
   uint64_t count;
   uint64_t *drawn;  // NULL: the first n_drawn
@@ -59,7 +59,7 @@ static bool read_size(const char **at, int64_t *out) {
   return !errno;
 }
 
-static bool read_item(const char **at, item *out) {
+static bool read_item(const char **at, size_range *out) {
   int64_t last, step = 1;
   if (!read_size(at, &out->first)) return false;
   last = out->first;
@@ -76,15 +76,15 @@ static bool read_item(const char **at, item *out) {
   return true;
 }
 
-// A size or a set of them; `at` moves behind it.
-static bool read_axis(const char **at, axis *out) {
+// Parses a size or a set of sizes, and moves `at` past it.
+static bool read_axis(const char **at, shape_axis *out) {
   bool set = **at == '{';
   out->n_items = 0;
   out->count = 0;
   if (set) ++*at;
   do {
     if (out->n_items == MAX_ITEMS) return false;
-    item *i = &out->items[out->n_items++];
+    size_range *i = &out->items[out->n_items++];
     if (!read_item(at, i) || (!set && i->count > 1)) return false;
     if (out->count > MOST - i->count) return false;
     out->count += i->count;
@@ -93,13 +93,13 @@ static bool read_axis(const char **at, axis *out) {
   return *(*at)++ == '}';
 }
 
-static int64_t size_at(const axis *a, uint64_t i) {
-  const item *x = a->items;
+static int64_t size_at(const shape_axis *a, uint64_t i) {
+  const size_range *x = a->items;
   for (; i >= x->count; x++) i -= x->count;
   return x->first + (int64_t)i * x->step;
 }
 
-static bool same_sizes(const axis *a, const axis *b) {
+static bool same_sizes(const shape_axis *a, const shape_axis *b) {
   if (a->n_items != b->n_items) return false;
   for (int i = 0; i < a->n_items; i++)
     if (a->items[i].first != b->items[i].first ||
@@ -119,16 +119,17 @@ static bool is_symbol(const char *dim) {
   return !is_number(dim) && strcmp(dim, "?") != 0;
 }
 
-static axis *axis_of(const shapes *s, const char *symbol) {
+static shape_axis *axis_of(const shapes *s, const char *symbol) {
   for (uint32_t i = 0; i < s->n_axes; i++)
     if (s->axes[i].name && !strcmp(s->axes[i].name, symbol)) return &s->axes[i];
   return NULL;
 }
 
-static bool add_axis(shapes *s, const axis *a, uint32_t *out, problem *p) {
+static bool add_axis(shapes *s, const shape_axis *a, uint32_t *out,
+                     problem *p) {
   if (s->n_axes == s->cap_axes) {
     uint32_t cap = s->cap_axes ? 2 * s->cap_axes : 8;
-    axis *axes = realloc(s->axes, cap * sizeof *axes);
+    shape_axis *axes = realloc(s->axes, cap * sizeof *axes);
     if (!axes) return fail(p, EXIT_INTERNAL, "out of memory");
     s->axes = axes;
     s->cap_axes = cap;
@@ -138,21 +139,23 @@ static bool add_axis(shapes *s, const axis *a, uint32_t *out, problem *p) {
   return true;
 }
 
-// The axis of a symbol, new or the same as before; or one of its own.
-static bool set_axis(shapes *s, const axis *a, uint32_t *out, problem *p) {
-  axis *old = a->name ? axis_of(s, a->name) : NULL;
+// Finds or adds the axis of a symbol, or adds an axis for an unnamed dim. An
+// existing axis must have the same sizes.
+static bool set_axis(shapes *s, const shape_axis *a, uint32_t *out,
+                     problem *p) {
+  shape_axis *old = a->name ? axis_of(s, a->name) : NULL;
   if (!old) return add_axis(s, a, out, p);
   *out = (uint32_t)(old - s->axes);
   if (same_sizes(old, a)) return true;
   return fail(p, EXIT_USAGE,
-              "'%s' has one set of sizes from %s, another from %s", a->name,
+              "'%s' has one set of sizes from %s, and another from %s", a->name,
               old->source, a->source);
 }
 
 // -- the options -------------------------------------------------------------
 
-// "NAME=": `at` moves behind it. False at the end of the text, and where there
-// is no name: then `at` is not at the end, and `p` says why.
+// Parses "NAME=" and moves `at` past it. Returns false at the end of the text
+// and on an error; after an error `at` is not at the end, and `p` is filled.
 static bool next_name(const char **at, const char *option, char *name,
                       problem *p) {
   *at += strspn(*at, " \t\n");
@@ -171,7 +174,7 @@ static bool next_name(const char **at, const char *option, char *name,
 
 static bool ends(const char *at) { return !*at || strchr(" \t\n", *at); }
 
-// The symbol as the model has it; NULL: none of its inputs does.
+// Returns the model's string of a symbol, or NULL if no input has it.
 static const char *symbol_of(const shapes *s, const char *name) {
   for (size_t i = 0; i < s->n; i++)
     for (int k = 0; k < s->inputs[i].rank; k++)
@@ -197,11 +200,11 @@ static bool read_dims(shapes *s, const char *text, problem *p) {
   char name[MAX_TEXT], symbols[1024];
   uint32_t unused;
   while (next_name(&text, "--dims", name, p)) {
-    axis a = {.source = "--dims", .name = symbol_of(s, name)};
+    shape_axis a = {.source = "--dims", .name = symbol_of(s, name)};
     if (!a.name) {
       list_symbols(s, symbols, sizeof symbols);
       return fail(p, EXIT_USAGE, "--dims: no input has a dim '%s'; there is%s",
-                  name, *symbols ? symbols : " none with a name");
+                  name, *symbols ? symbols : " no named dim");
     }
     if (!read_axis(&text, &a) || !ends(text))
       return fail(p, EXIT_USAGE, "--dims: '%s' must be " FORM, name);
@@ -218,21 +221,20 @@ static bool find_input(const shapes *s, const char *name, size_t *out) {
 
 static bool read_shape(shapes *s, const char **text, size_t i, problem *p) {
   const limber_value_info *info = &s->inputs[i];
-  form *to = &s->forms[i];
+  input_shape *to = &s->input_shapes[i];
   int rank = 0;
   bool good = true;
   while (good && !ends(*text)) {
     good = rank < LIMBER_MAX_RANK && (!rank || *(*text)++ == 'x');
     const char *dim = rank < info->rank ? info->dims[rank] : "?";
-    axis a = {.source = info->name, .name = is_symbol(dim) ? dim : NULL};
+    shape_axis a = {.source = info->name, .name = is_symbol(dim) ? dim : NULL};
     good = good && read_axis(text, &a);
     if (good && !set_axis(s, &a, &to->axes[rank++], p)) return false;
   }
   if (!good)
-    return fail(
-        p, EXIT_USAGE,
-        "--shapes: '%s' must have sizes with x between them, each " FORM,
-        info->name);
+    return fail(p, EXIT_USAGE,
+                "--shapes: '%s' must have sizes separated by x, each " FORM,
+                info->name);
   to->rank = rank;
   return true;
 }
@@ -243,54 +245,57 @@ static bool read_shapes(shapes *s, const char *text, problem *p) {
   while (next_name(&text, "--shapes", name, p)) {
     if (!find_input(s, name, &i))
       return fail(p, EXIT_USAGE, "--shapes: the model has no input '%s'", name);
-    if (s->forms[i].rank >= 0)
+    if (s->input_shapes[i].rank >= 0)
       return fail(p, EXIT_USAGE, "--shapes: '%s' is given twice", name);
     if (!read_shape(s, &text, i, p)) return false;
   }
   return *text == '\0';
 }
 
-// A shape that is known already, by its contents.
+// Takes the shape of an input whose contents are given.
 static bool take_fixed(shapes *s, size_t i, const limber_tensor *t,
                        problem *p) {
-  s->forms[i].rank = t->rank;
+  s->input_shapes[i].rank = t->rank;
   for (int k = 0; k < t->rank; k++) {
     const char *dim = k < s->inputs[i].rank ? s->inputs[i].dims[k] : "?";
-    axis a = {.source = s->inputs[i].name,
-              .name = is_symbol(dim) ? dim : NULL,
-              .items = {{t->dims[k], 1, 1}},
-              .n_items = 1,
-              .count = 1};
-    if (!set_axis(s, &a, &s->forms[i].axes[k], p)) return false;
+    shape_axis a = {.source = s->inputs[i].name,
+                    .name = is_symbol(dim) ? dim : NULL,
+                    .items = {{t->dims[k], 1, 1}},
+                    .n_items = 1,
+                    .count = 1};
+    if (!set_axis(s, &a, &s->input_shapes[i].axes[k], p)) return false;
   }
   return true;
 }
 
-// What no option says of an input follows from the symbols of others.
+// Completes the shape of an input that no option gives, from its symbols.
 static bool complete(shapes *s, size_t i, problem *p) {
   const limber_value_info *info = &s->inputs[i];
-  form *to = &s->forms[i];
+  input_shape *to = &s->input_shapes[i];
   if (to->rank >= 0) return true;
   for (int k = 0; k < info->rank; k++) {
     const char *dim = info->dims[k];
-    axis *a = is_symbol(dim) ? axis_of(s, dim) : NULL;
+    shape_axis *a = is_symbol(dim) ? axis_of(s, dim) : NULL;
     if (a) {
       to->axes[k] = (uint32_t)(a - s->axes);
     } else if (is_number(dim)) {
-      axis one = {.source = "the model", .n_items = 1, .count = 1};
-      one.items[0] = (item){strtoll(dim, NULL, 10), 1, 1};
+      shape_axis one = {.source = "the model", .n_items = 1, .count = 1};
+      one.items[0] = (size_range){strtoll(dim, NULL, 10), 1, 1};
       if (!add_axis(s, &one, &to->axes[k], p)) return false;
     } else if (is_symbol(dim)) {
-      return fail(p, EXIT_USAGE, "how large is '%s'? Say --dims '%s=...'", dim,
-                  dim);
+      return fail(p, EXIT_USAGE,
+                  "the size of '%s' is not given: use --dims "
+                  "'%s=...'",
+                  dim, dim);
     } else {
       return fail(p, EXIT_USAGE,
-                  "dim %d of '%s' has no name: say --shapes '%s=...'", k,
+                  "dim %d of '%s' has no name: use --shapes '%s=...'", k,
                   info->name, info->name);
     }
   }
   if (info->rank < 0)
-    return fail(p, EXIT_USAGE, "what shape has '%s'? Say --shapes '%s=...'",
+    return fail(p, EXIT_USAGE,
+                "the shape of '%s' is not given: use --shapes '%s=...'",
                 info->name, info->name);
   to->rank = info->rank;
   return true;
@@ -300,14 +305,15 @@ static bool multiply(shapes *s, problem *p) {
   s->count = 1;
   for (uint32_t i = 0; i < s->n_axes; i++) {
     if (s->count > MOST / s->axes[i].count)
-      return fail(p, EXIT_USAGE, "these are more shapes than can be counted");
+      return fail(p, EXIT_USAGE,
+                  "--shapes, --dims: more shapes than can be counted");
     s->count *= s->axes[i].count;
   }
   return true;
 }
 
 static bool build(shapes *s, const shapes_of *of, problem *p) {
-  for (size_t i = 0; i < s->n; i++) s->forms[i].rank = -1;
+  for (size_t i = 0; i < s->n; i++) s->input_shapes[i].rank = -1;
   if (of->dims && !read_dims(s, of->dims, p)) return false;
   for (size_t i = 0; of->fixed && i < s->n; i++)
     if (of->fixed[i] && !take_fixed(s, i, of->fixed[i], p)) return false;
@@ -320,8 +326,8 @@ static bool build(shapes *s, const shapes_of *of, problem *p) {
 bool shapes_new(const shapes_of *of, shapes **out, problem *p) {
   shapes *s = calloc(1, sizeof *s);
   *out = NULL;
-  if (s) s->forms = calloc(of->n + 1, sizeof *s->forms);
-  if (!s || !s->forms) {
+  if (s) s->input_shapes = calloc(of->n + 1, sizeof *s->input_shapes);
+  if (!s || !s->input_shapes) {
     free(s);
     return fail(p, EXIT_INTERNAL, "out of memory");
   }
@@ -338,7 +344,7 @@ bool shapes_new(const shapes_of *of, shapes **out, problem *p) {
 
 void shapes_free(shapes *s) {
   if (!s) return;
-  free(s->forms);
+  free(s->input_shapes);
   free(s->axes);
   free(s->drawn);
   free(s);
@@ -349,11 +355,11 @@ void shapes_free(shapes *s) {
 uint64_t shapes_count(const shapes *s) { return s->count; }
 uint64_t shapes_drawn(const shapes *s) { return s->n_drawn; }
 
-// Puts `x` into a set of twice as many places as it will ever hold; false if
-// it was there. Places hold x + 1, 0 is free.
-static bool put_new(uint64_t *set, uint64_t places, uint64_t x) {
-  uint64_t at = x % places;
-  for (; set[at]; at = (at + 1) % places)
+// Inserts `x` into a hash set that is never more than half full. Returns false
+// if it was present. An entry holds x + 1; 0 means free.
+static bool insert_new(uint64_t *set, uint64_t capacity, uint64_t x) {
+  uint64_t at = x % capacity;
+  for (; set[at]; at = (at + 1) % capacity)
     if (set[at] == x + 1) return false;
   set[at] = x + 1;
   return true;
@@ -373,7 +379,7 @@ bool shapes_draw(shapes *s, uint64_t n, uint64_t seed, problem *p) {
   }
   for (uint64_t i = 0; i < n;) {
     uint64_t x = draw_next(&seed) % s->count;
-    if (put_new(set, 2 * n + 1, x)) drawn[i++] = x;
+    if (insert_new(set, 2 * n + 1, x)) drawn[i++] = x;
   }
   free(set);
   s->drawn = drawn;
@@ -387,12 +393,12 @@ void shapes_get(const shapes *s, uint64_t i, limber_tensor *inputs) {
     limber_tensor *t = &inputs[k];
     t->name = s->inputs[k].name;
     t->dtype = s->inputs[k].dtype;
-    t->rank = s->forms[k].rank;
+    t->rank = s->input_shapes[k].rank;
     for (int d = 0; d < t->rank; d++) {
       uint64_t left = at;
-      for (uint32_t a = s->forms[k].axes[d] + 1; a < s->n_axes; a++)
+      for (uint32_t a = s->input_shapes[k].axes[d] + 1; a < s->n_axes; a++)
         left /= s->axes[a].count;
-      const axis *x = &s->axes[s->forms[k].axes[d]];
+      const shape_axis *x = &s->axes[s->input_shapes[k].axes[d]];
       t->dims[d] = size_at(x, left % x->count);
     }
   }

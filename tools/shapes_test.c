@@ -1,4 +1,4 @@
-// tools/shapes_test.c
+// tools/shapes_test.c -- tests the grammar of shapes.
 #include "shapes.h"
 
 #include <setjmp.h>
@@ -25,8 +25,9 @@ static shapes *made(const limber_value_info *inputs, const char *by_input,
   return s;
 }
 
-static void refused(const limber_value_info *inputs, const char *by_input,
-                    const char *by_symbol, const char *why) {
+static void expect_rejected(const limber_value_info *inputs,
+                            const char *by_input, const char *by_symbol,
+                            const char *why) {
   shapes_of of = {
       .inputs = inputs, .n = 2, .shapes = by_input, .dims = by_symbol};
   problem p = {0};
@@ -68,7 +69,7 @@ static void a_symbol_given_by_one_input_holds_for_all(void **state) {
   shapes_free(s);
 }
 
-static void dims_without_a_name_vary_by_themselves(void **state) {
+static void unnamed_dims_vary_independently(void **state) {
   (void)state;
   shapes *s = made(picture_model, "x=1x3x{8,9}x{8,9} size=", NULL);
   limber_tensor in[2] = {0};
@@ -81,7 +82,7 @@ static void dims_without_a_name_vary_by_themselves(void **state) {
   shapes_free(s);
 }
 
-static void contents_that_are_given_fix_their_symbols(void **state) {
+static void given_contents_fix_their_symbols(void **state) {
   (void)state;
   limber_tensor mask = {.rank = 2, .dims = {3, 17}};
   const limber_tensor *fixed[] = {NULL, &mask};
@@ -96,7 +97,7 @@ static void contents_that_are_given_fix_their_symbols(void **state) {
   shapes_free(s);
 }
 
-static void seeds_decide_a_draw_without_repetition(void **state) {
+static void a_seed_decides_a_selection_without_repetition(void **state) {
   (void)state;
   shapes *s = made(text_model, NULL, "batch={1..10} seq={1..10}");
   shapes *other = made(text_model, NULL, "batch={1..10} seq={1..10}");
@@ -120,7 +121,7 @@ static void seeds_decide_a_draw_without_repetition(void **state) {
     same += !memcmp(a[0].dims, b[0].dims, sizeof a[0].dims);
   }
   assert_true(same < 20);
-  assert_true(shapes_draw(s, 100, 7, &p));  // all there are: in order
+  assert_true(shapes_draw(s, 100, 7, &p));  // all of them, in order
   shapes_get(s, 10, a);
   assert_int_equal(a[0].dims[0], 2);
   shapes_free(s);
@@ -129,19 +130,24 @@ static void seeds_decide_a_draw_without_repetition(void **state) {
 
 static void mistakes_say_what_to_write(void **state) {
   (void)state;
-  refused(text_model, NULL, NULL, "how large is 'batch'? Say --dims 'batch=");
-  refused(text_model, NULL, "batch=1", "how large is 'seq'");
-  refused(text_model, NULL, "b=1", "no input has a dim 'b'; there is 'batch'");
-  refused(text_model, "idz=1x2", NULL, "no input 'idz'");
-  refused(text_model, "ids=1x2 ids=1x2", NULL, "given twice");
-  refused(text_model, "ids=1x2 mask=1x3", NULL, "'seq' has one set of sizes");
-  refused(text_model, "ids=1x{8..4}", NULL, "must have sizes");
-  refused(text_model, "ids=1x", NULL, "must have sizes");
-  refused(text_model, "ids=1xx2", NULL, "must have sizes");
-  refused(text_model, "ids", NULL, "NAME=SIZES");
-  refused(text_model, NULL, "batch=1 =3", "NAME=SIZES");
-  refused(picture_model, NULL, "batch=1", "dim 2 of 'x' has no name");
-  refused(picture_model, "x=1x3x8x8", NULL, "what shape has 'size'");
+  expect_rejected(text_model, NULL, NULL,
+                  "the size of 'batch' is not given: use --dims 'batch=");
+  expect_rejected(text_model, NULL, "batch=1",
+                  "the size of 'seq' is not given");
+  expect_rejected(text_model, NULL, "b=1",
+                  "no input has a dim 'b'; there is 'batch'");
+  expect_rejected(text_model, "idz=1x2", NULL, "no input 'idz'");
+  expect_rejected(text_model, "ids=1x2 ids=1x2", NULL, "given twice");
+  expect_rejected(text_model, "ids=1x2 mask=1x3", NULL,
+                  "'seq' has one set of sizes");
+  expect_rejected(text_model, "ids=1x{8..4}", NULL, "must have sizes");
+  expect_rejected(text_model, "ids=1x", NULL, "must have sizes");
+  expect_rejected(text_model, "ids=1xx2", NULL, "must have sizes");
+  expect_rejected(text_model, "ids", NULL, "NAME=SIZES");
+  expect_rejected(text_model, NULL, "batch=1 =3", "NAME=SIZES");
+  expect_rejected(picture_model, NULL, "batch=1", "dim 2 of 'x' has no name");
+  expect_rejected(picture_model, "x=1x3x8x8", NULL,
+                  "the shape of 'size' is not given");
   static const char *const wrong[] = {"",
                                       "-1",
                                       "{",
@@ -158,20 +164,20 @@ static void mistakes_say_what_to_write(void **state) {
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     char text[64] = "seq=1 batch=";
     strcat(text, wrong[i]);
-    refused(text_model, NULL, text, "'batch' must be");
+    expect_rejected(text_model, NULL, text, "'batch' must be");
   }
-  refused(text_model, NULL,
-          "batch={1..4000000000000000000} seq={1..4000000000000000000}",
-          "more shapes than can be counted");
+  expect_rejected(text_model, NULL,
+                  "batch={1..4000000000000000000} seq={1..4000000000000000000}",
+                  "more shapes than can be counted");
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sets_and_ranges_are_all_their_sizes_in_order),
       cmocka_unit_test(a_symbol_given_by_one_input_holds_for_all),
-      cmocka_unit_test(dims_without_a_name_vary_by_themselves),
-      cmocka_unit_test(contents_that_are_given_fix_their_symbols),
-      cmocka_unit_test(seeds_decide_a_draw_without_repetition),
+      cmocka_unit_test(unnamed_dims_vary_independently),
+      cmocka_unit_test(given_contents_fix_their_symbols),
+      cmocka_unit_test(a_seed_decides_a_selection_without_repetition),
       cmocka_unit_test(mistakes_say_what_to_write),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

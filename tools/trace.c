@@ -1,11 +1,12 @@
-// tools/trace.c -- what happened when, as a file that trace viewers show.
+// tools/trace.c -- writes a trace file for trace viewers.
 #include "trace.h"
 
 #include <string.h>
 
 #include "json.h"
 
-enum { REQUESTS = 1, COMPILES, DECISIONS, STEPS };  // tracks; STEPS: one a tier
+// Tracks. STEPS is the first of one track per tier.
+enum { REQUESTS = 1, COMPILES, DECISIONS, STEPS };
 
 static const char *const tiers[] = {"reference", "pack", "reusable",
                                     "specialised", "fused"};
@@ -31,7 +32,7 @@ static void add(trace *t, json_t *event) {
   pthread_mutex_unlock(&t->lock);
 }
 
-// What took time is a span, the rest a mark.
+// An event with a duration becomes a span, any other an instant.
 static void add_timed(trace *t, int track, const char *category, json_t *name,
                       const int64_t span[2], json_t *args) {
   json_t *e =
@@ -76,8 +77,8 @@ static void name_track(trace *t, int track, const char *name) {
 
 static void name_tracks(trace *t) {
   static const char *const steps[TIERS] = {
-      "steps: host", "steps: pack", "steps: reusable", "steps: specialised",
-      "steps: fused"};
+      "steps: reference", "steps: pack", "steps: reusable",
+      "steps: specialised", "steps: fused"};
   add(t, json_pack("{s:s, s:s, s:i, s:{s:s}}", "name", "process_name", "ph",
                    "M", "pid", 1, "args", "name", "limber"));
   name_track(t, REQUESTS, "requests");

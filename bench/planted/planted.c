@@ -1,9 +1,8 @@
-// planted/planted.c -- a worker whose kernels are right, and slower than they
-// need be: what limber-jit makes, and after it half of its time again doing
-// nothing.
+// planted/planted.c -- A worker whose kernels are correct but 1.5 times slower:
+// after each kernel of limber-jit they wait for half of the time that it took.
 //
-// It is limber-jit itself, linked with another lb_toolchain_compile in front of
-// the toolchain's (see CMakeLists.txt).
+// This is limber-jit, linked with a wrapper around lb_toolchain_compile (see
+// CMakeLists.txt).
 #include <string.h>
 
 #include "toolchain/toolchain.h"
@@ -38,7 +37,7 @@ lb_status __wrap_lb_toolchain_compile(lb_toolchain *tc, const char *ir,
                                       lb_blob *out, lb_compile_stats *stats) {
   lb_strbuf text = {0};
   const char *entry = strstr(ir, ENTRY);
-  if (!entry) return lb_error(LB_INTERNAL, "no kernel in the text");
+  if (!entry) return lb_error(LB_INTERNAL, "the IR has no kernel entry");
   lb_strbuf_putn(&text, ir, (size_t)(entry - ir));
   lb_strbuf_puts(&text, "define internal void @work(");
   lb_strbuf_puts(&text, entry + strlen(ENTRY));

@@ -1,4 +1,4 @@
-// kir/build.c -- a kernel that grows, and remembers its first mistake.
+// kir/build.c -- Appends instructions to a kernel and records the first error.
 #include "kir/build.h"
 
 #include <stdlib.h>
@@ -61,12 +61,13 @@ static bool grow(void **data, uint32_t *cap, uint64_t need, size_t size) {
   return true;
 }
 
-// No array stays NULL, so that one may point at what is not in it.
+// No array stays NULL, so that pointers to empty ranges are valid.
 static bool reserve(lb_kbuilder *b, uint32_t n_src, uint32_t n_table) {
   lb_kernel *k = &b->k;
   if (k->n_insts >= LB_K_MAX_INSTS) {
-    lb_kbuild_fail(b, lb_error(LB_UNSUPPORTED, "kernel %s is too long: %u",
-                               k->name, k->n_insts));
+    lb_kbuild_fail(
+        b, lb_error(LB_UNSUPPORTED, "kernel %s has too many instructions: %u",
+                    k->name, k->n_insts));
     return false;
   }
   void *insts = k->insts, *pool = k->pool, *tables = k->tables;
@@ -96,8 +97,8 @@ lb_kval lb_k_push(lb_kbuilder *b, lb_kinst in, const lb_kval *src,
   return k->n_insts++;
 }
 
-// Appends `in` with a type inferred from its operands. Operands LB_K_NONE at
-// the end are left out.
+// Appends `in` with a type inferred from its operands. Trailing LB_K_NONE
+// operands are omitted.
 static lb_kval emit(lb_kbuilder *b, lb_kinst in, const lb_kval *src, uint32_t n,
                     const uint8_t *table) {
   if (lb_failed(b->error)) return LB_K_NONE;
@@ -107,7 +108,7 @@ static lb_kval emit(lb_kbuilder *b, lb_kinst in, const lb_kval *src, uint32_t n,
   const char *wrong = NULL;
   for (uint32_t i = 0; i < n; i++) {
     types[i] = lb_k_type(b, src[i]);
-    if (src[i] >= b->k.n_insts) wrong = "names a value that is not there";
+    if (src[i] >= b->k.n_insts) wrong = "uses an undefined value";
   }
   if (!wrong) wrong = lb_kinfer(&in, types, table, &t);
   if (wrong) {
@@ -187,7 +188,7 @@ lb_kval lb_k_bitcast(lb_kbuilder *b, lb_kval x, lb_dtype to) {
 
 // -- lanes -------------------------------------------------------------------
 
-// More than 64 lanes are refused by the rules; here they only must not wrap.
+// The typing rules reject more than 64 lanes; here they must only not wrap.
 static uint16_t to_lanes(uint32_t n) {
   return n > UINT16_MAX ? UINT16_MAX : (uint16_t)n;
 }

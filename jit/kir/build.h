@@ -1,4 +1,4 @@
-// kir/build.h -- making kernels, a call an instruction.
+// kir/build.h -- Builds kernels, one call per instruction.
 //
 //   lb_kbuilder b;
 //   lb_kbuild_init(&b, "scale");
@@ -8,33 +8,33 @@
 //   lb_k_store(&b, x, y, 64);
 //   LB_TRY(lb_kernel_finish(&b, &kernel));
 //
-// Types are inferred and checked. The first mistake is kept, and all that
-// follows does nothing, so that it is enough to look at the status of finish.
-// One thread at a time.
+// Types are inferred and checked. The builder stores the first error and
+// ignores all later calls, so it is enough to check the status of finish. One
+// thread at a time.
 #ifndef LB_KIR_BUILD_H
 #define LB_KIR_BUILD_H
 
 #include "kir/kir.h"
 
-typedef uint32_t lb_kval;  // LB_K_NONE once something has failed
+typedef uint32_t lb_kval;  // LB_K_NONE after an error
 
 typedef struct lb_kbuilder {
-  lb_kernel k;      // owned, in the making
-  lb_status error;  // owned; the first
+  lb_kernel k;      // owned, under construction
+  lb_status error;  // owned; the first one
   uint32_t cap_insts, cap_pool, cap_tables;
 } lb_kbuilder;
 
 void lb_kbuild_init(lb_kbuilder *b, const char *name);
-// Work items of a group; 1, 1, 1 unless said.
+// Work items of a group; default 1, 1, 1.
 void lb_kbuild_local(lb_kbuilder *b, uint32_t x, uint32_t y, uint32_t z);
-// Verifies, and leaves the builder empty. *out is {0} on failure.
+// Verifies the kernel and leaves the builder empty. *out is {0} on failure.
 lb_status lb_kernel_finish(lb_kbuilder *b, lb_kernel *out);
 lb_ktype lb_k_type(const lb_kbuilder *b, lb_kval v);
 
 // -- leaves
 lb_kval lb_k_param(lb_kbuilder *b, lb_ktype t);  // slots in order of the calls
 lb_kval lb_k_const(lb_kbuilder *b, lb_ktype t, uint64_t bits);
-lb_kval lb_k_num(lb_kbuilder *b, lb_ktype t, double x);  // all lanes x
+lb_kval lb_k_num(lb_kbuilder *b, lb_ktype t, double x);  // all lanes are x
 lb_kval lb_k_like(lb_kbuilder *b, lb_kval v, double x);  // of v's type
 lb_kval lb_k_i64(lb_kbuilder *b, int64_t x);
 lb_kval lb_k_f32(lb_kbuilder *b, float x);
@@ -68,7 +68,7 @@ lb_kval lb_k_shuffle(lb_kbuilder *b, lb_kval x, lb_kval y, const uint8_t *table,
                      uint32_t lanes);
 lb_kval lb_k_tail(lb_kbuilder *b, lb_kval n, uint32_t lanes);
 
-// -- memory; `align` in bytes, 0: that of an element; mask and other may be
+// -- memory; `align` is in bytes, 0: that of an element; mask and other may be
 // LB_K_NONE
 lb_kval lb_k_ptr(lb_kbuilder *b, lb_kval p, lb_kval i, int64_t disp);
 lb_kval lb_k_local(lb_kbuilder *b, lb_dtype t, int64_t count);
@@ -83,7 +83,7 @@ lb_kval lb_k_gather(lb_kbuilder *b, lb_kval p, lb_kval indices, lb_kval mask,
 void lb_k_scatter(lb_kbuilder *b, lb_kval p, lb_kval indices, lb_kval v,
                   lb_kval mask);
 void lb_k_prefetch(lb_kbuilder *b, lb_kval p, uint32_t level);
-void lb_k_stream(lb_kbuilder *b);  // the LOAD or STORE just made streams
+void lb_k_stream(lb_kbuilder *b);  // makes the last LOAD or STORE non-temporal
 void lb_k_barrier(lb_kbuilder *b);
 
 // -- registers and blocks
@@ -97,13 +97,13 @@ void lb_k_end(lb_kbuilder *b);
 
 // -- for parser and passes --------------------------------------------------
 
-// Appends `in` as it is: nothing is checked before finish. src and the imm of
-// a SHUFFLE are set; its table has in.lanes entries.
+// Appends `in` unchecked; finish checks it. Sets src, and imm of a SHUFFLE,
+// whose table has in.lanes entries.
 lb_kval lb_k_push(lb_kbuilder *b, lb_kinst in, const lb_kval *src,
                   const uint8_t *table);
-// Takes the first error only; frees `st` otherwise.
+// Records `st` as the error if it is the first; otherwise frees it.
 void lb_kbuild_fail(lb_kbuilder *b, lb_status st);
-// Finish without verifying.
+// Finishes without verifying.
 lb_status lb_kernel_take(lb_kbuilder *b, lb_kernel *out);
 
 #endif

@@ -1,4 +1,4 @@
-// kir/build_test.c -- types are inferred, and the first mistake is kept.
+// kir/build_test.c -- Types are inferred, and the first error is reported.
 #include "kir/testkit.h"
 
 static void types_are_inferred(void **state) {
@@ -39,7 +39,7 @@ static void types_are_inferred(void **state) {
   lb_kernel_fini(&k);
 }
 
-static void the_first_mistake_is_kept(void **state) {
+static void the_first_error_is_reported(void **state) {
   (void)state;
   lb_kbuilder b;
   lb_kernel k;
@@ -56,20 +56,20 @@ static void the_first_mistake_is_kept(void **state) {
   assert_null(k.insts);
 }
 
-static void values_must_be_there(void **state) {
+static void undefined_values_are_rejected(void **state) {
   (void)state;
   lb_kbuilder b;
   lb_kernel k;
   lb_kbuild_init(&b, "bad");
   lb_k_neg(&b, 7);
-  assert_error(lb_kernel_finish(&b, &k), LB_INTERNAL, "is not there");
+  assert_error(lb_kernel_finish(&b, &k), LB_INTERNAL, "undefined value");
   lb_kbuild_init(&b,
                  "a_name_that_is_longer_than_the_sixty_three_bytes_there_"
                  "are_for_it");
   assert_error(lb_kernel_finish(&b, &k), LB_INTERNAL, "too long");
 }
 
-static void open_blocks_are_noticed(void **state) {
+static void open_blocks_are_rejected(void **state) {
   (void)state;
   lb_kbuilder b;
   lb_kernel k;
@@ -126,9 +126,9 @@ static void constants_hold_bits_of_their_dtype(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(types_are_inferred),
-      cmocka_unit_test(the_first_mistake_is_kept),
-      cmocka_unit_test(values_must_be_there),
-      cmocka_unit_test(open_blocks_are_noticed),
+      cmocka_unit_test(the_first_error_is_reported),
+      cmocka_unit_test(undefined_values_are_rejected),
+      cmocka_unit_test(open_blocks_are_rejected),
       cmocka_unit_test(partners_and_parents_follow_the_blocks),
       cmocka_unit_test(constants_hold_bits_of_their_dtype),
   };

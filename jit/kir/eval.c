@@ -1,10 +1,10 @@
-// kir/eval.c -- operations on lanes, written once for all their dtypes.
+// kir/eval.c -- Operations on lanes, written once for all their dtypes.
 //
-// A list row is X(dtype, S, T, load, store, ...): S is how a lane lies in the
-// frame, T what is computed with, load makes T of S, store S of T. Float16 and
-// bfloat16 compute in float and round once more: float has more than twice
-// their bits and two, so that the result is rounded as if once. Functions that
-// are not exact compute in double.
+// A list row is X(dtype, S, T, load, store, ...): S is the type of a lane in
+// the frame, T the type of computation; load converts S to T, store T to S.
+// Float16 and bfloat16 compute in float and round once more: float has more
+// than twice their mantissa bits plus two, so the result is as if rounded once.
+// Inexact functions compute in double.
 #include "kir/eval.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@
 
 typedef float __attribute__((may_alias)) f32;
 typedef double __attribute__((may_alias)) f64;
-typedef uint16_t __attribute__((may_alias)) half;
+typedef uint16_t __attribute__((may_alias)) f16bits;
 typedef int8_t __attribute__((may_alias)) i8;
 typedef int16_t __attribute__((may_alias)) i16;
 typedef int32_t __attribute__((may_alias)) i32;
@@ -24,43 +24,44 @@ typedef uint16_t __attribute__((may_alias)) u16;
 typedef uint32_t __attribute__((may_alias)) u32;
 typedef uint64_t __attribute__((may_alias)) u64;
 
-#define KEEP(x) (x)
+#define IDENTITY(x) (x)
 #define TO_F32(x) ((float)(x))
 
-#define HALVES(X, ...)                                           \
-  X(F16, half, float, lb_f16_to_f32, lb_f32_to_f16, __VA_ARGS__) \
-  X(BF16, half, float, lb_bf16_to_f32, lb_f32_to_bf16, __VA_ARGS__)
-#define WIDE_FLOATS(X, ...)                   \
-  X(F32, f32, float, KEEP, KEEP, __VA_ARGS__) \
-  X(F64, f64, double, KEEP, KEEP, __VA_ARGS__)
-#define FLOATS(X, ...) WIDE_FLOATS(X, __VA_ARGS__) HALVES(X, __VA_ARGS__)
-#define DOUBLES(X, ...)                                           \
-  X(F32, f32, double, KEEP, TO_F32, __VA_ARGS__)                  \
-  X(F64, f64, double, KEEP, KEEP, __VA_ARGS__)                    \
-  X(F16, half, double, lb_f16_to_f32, lb_f64_to_f16, __VA_ARGS__) \
-  X(BF16, half, double, lb_bf16_to_f32, lb_knum_bf16, __VA_ARGS__)
-#define SIGNED(X, ...)                          \
-  X(I8, i8, int8_t, KEEP, KEEP, __VA_ARGS__)    \
-  X(I16, i16, int16_t, KEEP, KEEP, __VA_ARGS__) \
-  X(I32, i32, int32_t, KEEP, KEEP, __VA_ARGS__) \
-  X(I64, i64, int64_t, KEEP, KEEP, __VA_ARGS__)
-#define UNSIGNED(X, ...)                         \
-  X(U8, u8, uint8_t, KEEP, KEEP, __VA_ARGS__)    \
-  X(U16, u16, uint16_t, KEEP, KEEP, __VA_ARGS__) \
-  X(U32, u32, uint32_t, KEEP, KEEP, __VA_ARGS__) \
-  X(U64, u64, uint64_t, KEEP, KEEP, __VA_ARGS__)
+#define FLOATS16(X, ...)                                            \
+  X(F16, f16bits, float, lb_f16_to_f32, lb_f32_to_f16, __VA_ARGS__) \
+  X(BF16, f16bits, float, lb_bf16_to_f32, lb_f32_to_bf16, __VA_ARGS__)
+#define WIDE_FLOATS(X, ...)                           \
+  X(F32, f32, float, IDENTITY, IDENTITY, __VA_ARGS__) \
+  X(F64, f64, double, IDENTITY, IDENTITY, __VA_ARGS__)
+#define FLOATS(X, ...) WIDE_FLOATS(X, __VA_ARGS__) FLOATS16(X, __VA_ARGS__)
+#define DOUBLES(X, ...)                                              \
+  X(F32, f32, double, IDENTITY, TO_F32, __VA_ARGS__)                 \
+  X(F64, f64, double, IDENTITY, IDENTITY, __VA_ARGS__)               \
+  X(F16, f16bits, double, lb_f16_to_f32, lb_f64_to_f16, __VA_ARGS__) \
+  X(BF16, f16bits, double, lb_bf16_to_f32, lb_knum_bf16, __VA_ARGS__)
+#define SIGNED(X, ...)                                  \
+  X(I8, i8, int8_t, IDENTITY, IDENTITY, __VA_ARGS__)    \
+  X(I16, i16, int16_t, IDENTITY, IDENTITY, __VA_ARGS__) \
+  X(I32, i32, int32_t, IDENTITY, IDENTITY, __VA_ARGS__) \
+  X(I64, i64, int64_t, IDENTITY, IDENTITY, __VA_ARGS__)
+#define UNSIGNED(X, ...)                                 \
+  X(U8, u8, uint8_t, IDENTITY, IDENTITY, __VA_ARGS__)    \
+  X(U16, u16, uint16_t, IDENTITY, IDENTITY, __VA_ARGS__) \
+  X(U32, u32, uint32_t, IDENTITY, IDENTITY, __VA_ARGS__) \
+  X(U64, u64, uint64_t, IDENTITY, IDENTITY, __VA_ARGS__)
 #define INTS(X, ...) SIGNED(X, __VA_ARGS__) UNSIGNED(X, __VA_ARGS__)
 #define NUMBERS(X, ...) FLOATS(X, __VA_ARGS__) INTS(X, __VA_ARGS__)
-#define BOOLS(X, ...) X(BOOL, u8, uint8_t, KEEP, KEEP, __VA_ARGS__)
+#define BOOLS(X, ...) X(BOOL, u8, uint8_t, IDENTITY, IDENTITY, __VA_ARGS__)
 #define BITS(X, ...) INTS(X, __VA_ARGS__) BOOLS(X, __VA_ARGS__)
-#define ANYTHING(X, ...) NUMBERS(X, __VA_ARGS__) BOOLS(X, __VA_ARGS__)
+#define ALL_DTYPES(X, ...) NUMBERS(X, __VA_ARGS__) BOOLS(X, __VA_ARGS__)
 
 #define SRC(S, n) ((const S *)(const void *)(frame + s->src[n]))
 #define DST(S) ((S *)(void *)(frame + s->dst))
 #define WIDTH (8 * sizeof(T))
 #define WRAP(x, op, y) ((T)((uint64_t)(x)op(uint64_t)(y)))
 
-// One function a dtype: Name_F32, ... An expression of x, y and T.
+// One function per dtype: Name_F32, ... Its body is an expression of x, y and
+// T.
 #define LANES(id, S, TT, load, store, Name, R, fin, second, ...) \
   static void Name##_##id(const lb_kstep *s, char *frame) {      \
     typedef TT T;                                                \
@@ -78,7 +79,7 @@ typedef uint64_t __attribute__((may_alias)) u64;
 #define BINARY(id, S, T, load, store, Name, ...) \
   LANES(id, S, T, load, store, Name, S, store, 1, (T)(__VA_ARGS__))
 #define TEST(id, S, T, load, store, Name, ...) \
-  LANES(id, S, T, load, store, Name, u8, KEEP, 1, (u8)(__VA_ARGS__))
+  LANES(id, S, T, load, store, Name, u8, IDENTITY, 1, (u8)(__VA_ARGS__))
 
 // -- arithmetic --------------------------------------------------------------
 
@@ -112,10 +113,10 @@ UNSIGNED(UNARY, ABS, x)
     for (unsigned i = 0; i < s->lanes; i++)                    \
       to[i] = store(fuse(load(u[i]), load(v[i]), load(w[i]))); \
   }
-FUSED(F32, f32, float, KEEP, KEEP, FMA, fmaf)
-FUSED(F64, f64, double, KEEP, KEEP, FMA, fma)
-FUSED(F16, half, double, lb_f16_to_f32, lb_f64_to_f16, FMA, lb_knum_fma)
-FUSED(BF16, half, double, lb_bf16_to_f32, lb_knum_bf16, FMA, lb_knum_fma)
+FUSED(F32, f32, float, IDENTITY, IDENTITY, FMA, fmaf)
+FUSED(F64, f64, double, IDENTITY, IDENTITY, FMA, fma)
+FUSED(F16, f16bits, double, lb_f16_to_f32, lb_f64_to_f16, FMA, lb_knum_fma)
+FUSED(BF16, f16bits, double, lb_bf16_to_f32, lb_knum_bf16, FMA, lb_knum_fma)
 
 // -- bits, comparison --------------------------------------------------------
 
@@ -127,8 +128,8 @@ BOOLS(UNARY, NOT, !x)
 INTS(BINARY, SHL, (uint64_t)y < WIDTH ? WRAP(x, <<, y) : 0)
 SIGNED(BINARY, SHR, (uint64_t)y < WIDTH ? x >> y : x < 0 ? -1 : 0)
 UNSIGNED(BINARY, SHR, (uint64_t)y < WIDTH ? x >> y : 0)
-ANYTHING(TEST, EQ, x == y)
-ANYTHING(TEST, NE, x != y)
+ALL_DTYPES(TEST, EQ, x == y)
+ALL_DTYPES(TEST, NE, x != y)
 NUMBERS(TEST, LT, x < y)
 NUMBERS(TEST, LE, x <= y)
 
@@ -188,7 +189,7 @@ INTS(REDUCE, RMAX, x > y ? x : y)
 BITS(REDUCE, RAND, x &y)
 BITS(REDUCE, ROR, x | y)
 
-// -- lanes as they lie -------------------------------------------------------
+// -- moving lanes ------------------------------------------------------------
 
 #define SIZES(X) X(u8) X(u16) X(u32) X(u64)
 #define MOVES(S)                                                    \
@@ -247,7 +248,7 @@ DOT4(i8, u8)
 DOT4(u8, i8)
 DOT4(u8, u8)
 
-// -- casts: widened to what holds any lane exactly, then narrowed ------------
+// -- casts: widened to a type that holds any lane exactly, then narrowed -----
 
 typedef union wide {
   double f;
@@ -267,8 +268,8 @@ typedef void narrow_fn(unsigned n, const wide *from, void *to);
   }
 WIDEN(F32, f32, f, (double)x)
 WIDEN(F64, f64, f, x)
-WIDEN(F16, half, f, (double)lb_f16_to_f32(x))
-WIDEN(BF16, half, f, (double)lb_bf16_to_f32(x))
+WIDEN(F16, f16bits, f, (double)lb_f16_to_f32(x))
+WIDEN(BF16, f16bits, f, (double)lb_bf16_to_f32(x))
 WIDEN(I8, i8, i, x)
 WIDEN(I16, i16, i, x)
 WIDEN(I32, i32, i, x)
@@ -292,10 +293,12 @@ WIDEN(BOOL, u8, i, x)
   NARROW(id, S, u, from_u)
 NARROW3(F32, f32, x.f, x.i, x.u)
 NARROW3(F64, f64, x.f, x.i, x.u)
-// Beyond 2^53 every integer is infinite in float16: no rounding matters.
-NARROW3(F16, half, lb_f64_to_f16(x.f), lb_f64_to_f16((double)x.i),
+// Integers beyond 2^53 are infinite in float16, so double rounding cannot
+// occur.
+NARROW3(F16, f16bits, lb_f64_to_f16(x.f), lb_f64_to_f16((double)x.i),
         lb_f64_to_f16((double)x.u))
-NARROW3(BF16, half, lb_knum_bf16(x.f), lb_knum_bf16_i(x.i), lb_knum_bf16_u(x.u))
+NARROW3(BF16, f16bits, lb_knum_bf16(x.f), lb_knum_bf16_i(x.i),
+        lb_knum_bf16_u(x.u))
 NARROW3(I8, i8, lb_knum_i32(x.f), x.i, x.u)
 NARROW3(I16, i16, lb_knum_i32(x.f), x.i, x.u)
 NARROW3(I32, i32, lb_knum_i32(x.f), x.i, x.u)
@@ -334,7 +337,7 @@ static void cast_lanes(const lb_kstep *s, char *frame) {
 #define OF_INT(Name) INTS(ENTRY, Name, )
 #define OF_NUM(Name) NUMBERS(ENTRY, Name, )
 #define OF_BITS(Name) BITS(ENTRY, Name, )
-#define OF_ALL(Name) ANYTHING(ENTRY, Name, )
+#define OF_ALL(Name) ALL_DTYPES(ENTRY, Name, )
 #define FNS_SAME(ID, dtypes) [LB_K_##ID] = {OF_##dtypes(ID)},
 #define FNS_COMPARE(ID, dtypes) FNS_SAME(ID, dtypes)
 #define FNS_REDUCE(ID, dtypes) FNS_SAME(ID, dtypes)

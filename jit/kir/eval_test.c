@@ -1,4 +1,4 @@
-// kir/eval_test.c -- each operation against plain C, edge values first.
+// kir/eval_test.c -- Compares each operation with plain C, edge values first.
 #include "kir/testkit.h"
 
 #include <math.h>
@@ -93,7 +93,7 @@ static wide widen(lb_dtype t, uint64_t bits) {
   return t == LB_U64 ? (wide)bits : (wide)lb_kconst_int(&in);
 }
 
-// All pairs of the values, whose low bytes count.
+// All pairs of the values, truncated to the dtype.
 static void check_ints(lb_dtype t, const uint64_t *values, size_t n_values) {
   size_t size = lb_dtype_size(t), n = n_values * n_values;
   size_t padded = (n + LANES - 1) / LANES * LANES;
@@ -290,7 +290,7 @@ static void floats_follow_ieee(void **state) {
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
-static void functions_are_the_ones_they_are_called(void **state) {
+static void functions_compute_what_their_names_say(void **state) {
   (void)state;
   static const struct {
     int op;
@@ -345,7 +345,7 @@ static void fma_rounds_once(void **state) {
 
 // -- casts -------------------------------------------------------------------
 
-static void casts_are_as_defined(void **state) {
+static void casts_follow_their_definition(void **state) {
   (void)state;
   float f[LANES] = {1.9f,     -1.9f, 300,      -129,  2147483648.0f, NAN,
                     INFINITY, -0.0f, 65504.1f, 1e-8f, 255,           0x1p63f};
@@ -386,14 +386,14 @@ static void casts_are_as_defined(void **state) {
 
 // -- lanes -------------------------------------------------------------------
 
-// A kernel that stores its result through parameter 0 of a dtype.
+// Runs a kernel that stores its result through parameter 0.
 static void run_out(const char *body, void *out, size_t size) {
   lb_kernel k = kernel_of(body);
   assert_ok(run_kernel(&k, (lb_karg[]){lb_karg_mem(out, size)}, 1, 1));
   lb_kernel_fini(&k);
 }
 
-static void lanes_move_as_told(void **state) {
+static void lane_operations_move_lanes(void **state) {
   (void)state;
   int32_t out[8] = {0};
   run_out(
@@ -414,7 +414,7 @@ static void lanes_move_as_told(void **state) {
   assert_memory_equal(out, ((int32_t[]){7, 7, 7, 0, 0, 6, 0, 0}), 32);
 }
 
-static void selection_is_by_lane_or_whole(void **state) {
+static void select_takes_a_scalar_or_vector_condition(void **state) {
   (void)state;
   float out[8];
   run_out(
@@ -435,7 +435,7 @@ static void selection_is_by_lane_or_whole(void **state) {
   assert_memory_equal(out, ((float[]){1, 1, 1, 2, 2, 2, 2, 2}), sizeof out);
 }
 
-static void tails_of_any_length(void **state) {
+static void tail_handles_any_length(void **state) {
   (void)state;
   static const int64_t lengths[] = {INT64_MIN, -1, 0, 1, 5, 63, 64, INT64_MAX};
   lb_kernel k = kernel_of(
@@ -450,7 +450,7 @@ static void tails_of_any_length(void **state) {
   lb_kernel_fini(&k);
 }
 
-static void reductions_go_by_halves(void **state) {
+static void reductions_combine_halves(void **state) {
   (void)state;
   float x[9] = {1e8f, 3, -1e8f, 0.5f, 1, 5, 7, -2};
   run_out(
@@ -510,7 +510,7 @@ static void dot4_mixes_signs_and_wraps(void **state) {
     }
 }
 
-static void bitcasts_keep_bytes(void **state) {
+static void bitcasts_preserve_bytes(void **state) {
   (void)state;
   uint8_t m[16] = {0, 0, 0x80, 0x3f, 1, 2, 3, 4};
   run_out(
@@ -529,15 +529,15 @@ int main(void) {
       cmocka_unit_test(integers_wrap_and_truncate),
       cmocka_unit_test(bools_are_logic),
       cmocka_unit_test(floats_follow_ieee),
-      cmocka_unit_test(functions_are_the_ones_they_are_called),
+      cmocka_unit_test(functions_compute_what_their_names_say),
       cmocka_unit_test(fma_rounds_once),
-      cmocka_unit_test(casts_are_as_defined),
-      cmocka_unit_test(lanes_move_as_told),
-      cmocka_unit_test(selection_is_by_lane_or_whole),
-      cmocka_unit_test(tails_of_any_length),
-      cmocka_unit_test(reductions_go_by_halves),
+      cmocka_unit_test(casts_follow_their_definition),
+      cmocka_unit_test(lane_operations_move_lanes),
+      cmocka_unit_test(select_takes_a_scalar_or_vector_condition),
+      cmocka_unit_test(tail_handles_any_length),
+      cmocka_unit_test(reductions_combine_halves),
       cmocka_unit_test(dot4_mixes_signs_and_wraps),
-      cmocka_unit_test(bitcasts_keep_bytes),
+      cmocka_unit_test(bitcasts_preserve_bytes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,9 @@
-// kir/fold.c -- constants are computed, identities applied.
+// kir/fold.c -- Folds constants and applies identities.
 //
-// For floats only what is exact for every value, -0 and infinities too: x * 1,
-// x / 1, x - 0, x + -0. Functions that machine code computes to some ulp are
-// left alone, or a kernel's result would depend on what its compiler knew.
+// For floats, only identities that are exact for every value, including -0 and
+// infinities: x * 1, x / 1, x - 0, x + -0. Functions that machine code computes
+// to some ulps are not folded, or a kernel's result would depend on what its
+// compiler knew.
 #include "kir/fold.h"
 
 #include <string.h>
@@ -44,7 +45,7 @@ static lb_kval constant(lb_kfolder *f, const lb_kcand *c, uint64_t bits) {
 
 // -- constants ---------------------------------------------------------------
 
-// Lanes that are all equal: their bits.
+// Whether all lanes are equal; their bits.
 static bool uniform(const lb_kcand *c, const char *lanes, uint64_t *bits) {
   size_t size = lb_dtype_size(c->in.dtype);
   for (unsigned i = 1; i < c->in.lanes; i++)
@@ -86,8 +87,9 @@ static bool commutes(const lb_kcand *c) {
   }
 }
 
-// Constants to the right, else in order: so that equal values look equal.
-static void put_in_order(const lb_kfolder *f, lb_kcand *c) {
+// Constants to the right, otherwise by number, so that equal expressions become
+// identical.
+static void order_operands(const lb_kfolder *f, lb_kcand *c) {
   lb_kval x = c->src[0], y = c->src[1];
   bool x_const = inst(f, x)->op == LB_K_CONST;
   bool y_const = inst(f, y)->op == LB_K_CONST;
@@ -187,7 +189,7 @@ static lb_kval fold_shuffle(const lb_kfolder *f, lb_kcand *c) {
   return LB_K_NONE;
 }
 
-// One operand that is handed on, or undone by another of its kind.
+// Unary operations that return their operand, or undo another one.
 static lb_kval fold_unary(const lb_kfolder *f, lb_kcand *c) {
   lb_kval x = c->src[0];
   const lb_kinst *from = inst(f, x);
@@ -215,8 +217,8 @@ static lb_kval fold_unary(const lb_kfolder *f, lb_kcand *c) {
 
 // -- memory ------------------------------------------------------------------
 
-// Constant indices become displacements; pointers to pointers are joined where
-// one of them has no index.
+// Constant indices become displacements; nested PTRs are merged where one of
+// them has no index.
 static lb_kval fold_ptr(lb_kfolder *f, lb_kcand *c) {
   uint64_t index;
   int64_t bytes, size = (int64_t)lb_dtype_size(c->in.dtype);
@@ -239,7 +241,8 @@ static lb_kval fold_ptr(lb_kfolder *f, lb_kcand *c) {
   return LB_K_NONE;
 }
 
-// A mask that is known: of ones it goes, of zeros nothing is read or written.
+// Constant masks: an all-ones mask is removed, and with an all-zeros mask
+// nothing is read or written.
 static lb_kfolded fold_mask(lb_kfolder *f, lb_kcand *c, uint32_t mask,
                             lb_kval *value) {
   uint64_t bits;
@@ -256,14 +259,14 @@ static lb_kfolded fold_mask(lb_kfolder *f, lb_kcand *c, uint32_t mask,
   return LB_KFOLD_VALUE;
 }
 
-// -- all ---------------------------------------------------------------------
+// -- dispatch ----------------------------------------------------------------
 
 static lb_kval fold_value(lb_kfolder *f, lb_kcand *c) {
   uint64_t bits;
   if (lb_kop_infos[c->in.op].cls == LB_KC_EXACT && c->in.op != LB_K_CONST &&
       compute(f, c, &bits))
     return constant(f, c, bits);
-  if (commutes(c)) put_in_order(f, c);
+  if (commutes(c)) order_operands(f, c);
   switch (c->in.op) {
     case LB_K_PTR: return fold_ptr(f, c);
     case LB_K_SELECT: return fold_select(f, c);

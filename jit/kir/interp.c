@@ -1,11 +1,11 @@
-// kir/interp.c -- a kernel decoded into steps, and run over groups.
+// kir/interp.c -- Decodes a kernel into steps and runs them over groups.
 //
-// Every value has a place in a frame; there is one frame a work item. CONST,
-// PARAM, LOCAL and ids are written before the first step, so no step is left
-// of them. Work items of a group run one after the other, each to the next
-// BARRIER or to the end, so that a kernel with barriers is run exactly.
+// Every value has an offset in a frame; there is one frame per work item.
+// CONST, PARAM, LOCAL and ids are written before the first step, so they need
+// no steps. Work items of a group run one after the other, each to the next
+// BARRIER or to the end, so that kernels with barriers run exactly.
 //
-// Memory i < n_params is parameter i's; the others are the LOCALs.
+// Memory i < n_params belongs to parameter i; the others are the LOCALs.
 #include "kir/interp.h"
 
 #include <stdlib.h>
@@ -34,7 +34,7 @@ typedef struct item {  // a work item
 struct lb_kinterp {
   const lb_kernel *k;  // borrowed
   uint32_t n_params, n_steps, n_items, n_memories;
-  uint32_t *place;  // owned; of each value in a frame
+  uint32_t *frame_offset;  // owned; per value
   size_t frame_size;
   lb_kstep *steps;           // owned
   lb_kaccess_fn **accesses;  // owned; by step
@@ -43,7 +43,7 @@ struct lb_kinterp {
   size_t local_size;
   char *frames;     // owned
   item *items;      // owned
-  uint64_t budget;  // what is left of it
+  uint64_t budget;  // what remains
 };
 
 lb_karg lb_karg_num(lb_dtype t, double x) {
@@ -52,7 +52,7 @@ lb_karg lb_karg_num(lb_dtype t, double x) {
 
 void lb_kinterp_free(lb_kinterp *m) {
   if (!m) return;
-  free(m->place);
+  free(m->frame_offset);
   free(m->steps);
   free(m->accesses);
   free(m->memories);
@@ -72,11 +72,11 @@ static size_t local_bytes(const lb_kinst *in) {
   return round_up((size_t)in->imm * lb_dtype_size(in->dtype));
 }
 
-static void place_values(lb_kinterp *m) {
+static void assign_offsets(lb_kinterp *m) {
   m->n_memories = m->n_params;
   for (uint32_t i = 0; i < m->k->n_insts; i++) {
     const lb_kinst *in = &m->k->insts[i];
-    m->place[i] = (uint32_t)m->frame_size;
+    m->frame_offset[i] = (uint32_t)m->frame_size;
     m->frame_size += round_up(lb_kvalue_size(lb_ktype_of(in)));
     if (in->op == LB_K_LOCAL) {
       m->local_size += local_bytes(in);
@@ -100,8 +100,8 @@ static lb_kaccess_fn *access_of(uint8_t op) {
   }
 }
 
-// What the accesses expect: bytes of an element of memory and of an index, the
-// number of lanes moved.
+// Sets what the access functions expect: bytes of an element in memory and of
+// an index, and the number of lanes.
 static void decode_access(const lb_kinterp *m, const lb_kinst *in,
                           lb_kstep *s) {
   s->kind = STEP_ACCESS;
@@ -112,14 +112,14 @@ static void decode_access(const lb_kinterp *m, const lb_kinst *in,
     s->from_lanes = (uint16_t)lb_dtype_size(lb_kernel_src(m->k, in, 1)->dtype);
 }
 
-// A SET moves its value to the place of its register, as a GET would.
+// A SET copies its value to its register, like a GET in the other direction.
 static void decode_set(const lb_kinterp *m, const lb_kinst *in, lb_kstep *s) {
   lb_kinst get = *lb_kernel_src(m->k, in, 0);
   lb_ktype t = lb_ktype_of(&get);
-  uint32_t inst = s->inst, value = s->src[1], place = s->src[0];
+  uint32_t inst = s->inst, value = s->src[1], frame_offset = s->src[0];
   get.op = LB_K_GET;
   lb_kstep_decode(&get, &t, NULL, s);
-  s->inst = inst, s->dst = place, s->src[0] = value;
+  s->inst = inst, s->dst = frame_offset, s->src[0] = value;
 }
 
 static uint8_t kind_of(const lb_kinterp *m, const lb_kinst *in,
@@ -144,11 +144,12 @@ static void decode(lb_kinterp *m, uint32_t i, uint32_t partner) {
     types[n] = lb_ktype_of(lb_kernel_src(m->k, in, n));
   bool shuffles = in->op == LB_K_SHUFFLE;
   lb_kstep_decode(in, types, shuffles ? lb_kernel_table(m->k, in) : NULL, s);
-  s->inst = i, s->dst = m->place[i];
+  s->inst = i, s->dst = m->frame_offset[i];
   s->kind = kind_of(m, in, partner);
-  s->jump = partner;  // an instruction until all are decoded
+  s->jump = partner;  // an instruction index until all are decoded
   for (uint32_t n = 0; n < 4; n++)
-    s->src[n] = n < in->n_src ? m->place[m->k->pool[in->src + n]] : LB_K_NONE;
+    s->src[n] =
+        n < in->n_src ? m->frame_offset[m->k->pool[in->src + n]] : LB_K_NONE;
   if (in->op == LB_K_SET) decode_set(m, in, s);
   m->accesses[m->n_steps] = access_of(in->op);
   if (access_of(in->op)) decode_access(m, in, s);
@@ -156,7 +157,7 @@ static void decode(lb_kinterp *m, uint32_t i, uint32_t partner) {
   m->n_steps++;
 }
 
-// Jumps lead behind the step of their partner; an END goes back to its LOOP.
+// A jump leads to the step after its partner; an END jumps back to its LOOP.
 static void decode_all(lb_kinterp *m, const uint32_t *partners,
                        uint32_t *step_of) {
   for (uint32_t i = 0; i < m->k->n_insts; i++) {
@@ -195,16 +196,16 @@ static lb_status alloc_state(lb_kinterp *m) {
 static lb_status prepare(lb_kinterp *m) {
   size_t n = m->k->n_insts + 1u;
   uint32_t *scratch = calloc(2 * n, sizeof *scratch);
-  m->place = calloc(n, sizeof *m->place);
+  m->frame_offset = calloc(n, sizeof *m->frame_offset);
   m->steps = calloc(n, sizeof *m->steps);
   m->accesses = calloc(n, sizeof *m->accesses);
   lb_status st = LB_OK;
-  if (!scratch || !m->place || !m->steps || !m->accesses) {
+  if (!scratch || !m->frame_offset || !m->steps || !m->accesses) {
     st = lb_oom();
   } else {
     m->n_params = lb_kernel_params(m->k);
     lb_kernel_partners(m->k, scratch);
-    place_values(m);
+    assign_offsets(m);
     st = alloc_state(m);
     if (!lb_failed(st)) decode_all(m, scratch, scratch + n);
   }
@@ -237,14 +238,14 @@ static lb_status fault(const lb_kinterp *m, uint32_t inst, const char *what) {
   return st;
 }
 
-static int64_t get_i64(const char *frame, uint32_t place) {
+static int64_t get_i64(const char *frame, uint32_t frame_offset) {
   int64_t x;
-  memcpy(&x, frame + place, sizeof x);
+  memcpy(&x, frame + frame_offset, sizeof x);
   return x;
 }
 
-static void put_i64(char *frame, uint32_t place, int64_t x) {
-  memcpy(frame + place, &x, sizeof x);
+static void put_i64(char *frame, uint32_t frame_offset, int64_t x) {
+  memcpy(frame + frame_offset, &x, sizeof x);
 }
 
 static void move_ptr(const lb_kstep *s, char *frame) {
@@ -256,7 +257,8 @@ static void move_ptr(const lb_kstep *s, char *frame) {
   memcpy(frame + s->dst, &p, sizeof p);
 }
 
-// Sets the first index; pc is where to go on. False: it would never end.
+// Sets the first index and pc. False if the step is not positive: the loop
+// would never end.
 static bool enter_loop(const lb_kstep *s, item *it) {
   int64_t begin = get_i64(it->frame, s->src[0]);
   bool runs = begin < get_i64(it->frame, s->src[1]);
@@ -265,7 +267,7 @@ static bool enter_loop(const lb_kstep *s, item *it) {
   return !runs || get_i64(it->frame, s->src[2]) > 0;
 }
 
-static void next_turn(const lb_kinterp *m, const lb_kstep *s, item *it) {
+static void next_iteration(const lb_kinterp *m, const lb_kstep *s, item *it) {
   const lb_kstep *loop = &m->steps[s->jump];
   int64_t i = get_i64(it->frame, loop->dst);
   int64_t end = get_i64(it->frame, loop->src[1]);
@@ -274,7 +276,7 @@ static void next_turn(const lb_kinterp *m, const lb_kstep *s, item *it) {
   it->pc = !past && i < end ? s->jump + 1 : it->pc + 1;
 }
 
-// To the next barrier, or to the end.
+// Runs to the next barrier or to the end.
 static lb_status run_item(lb_kinterp *m, item *it) {
   lb_kfault wrong;
   for (;;) {
@@ -283,8 +285,8 @@ static lb_status run_item(lb_kinterp *m, item *it) {
     if (m->budget-- == 0) {
       m->budget = 0;
       return lb_error(LB_CANCELLED,
-                      "kernel %s: instruction %u: the budget of "
-                      "instructions is spent",
+                      "kernel %s: instruction %u: the instruction "
+                      "budget is used up",
                       m->k->name, s->inst);
     }
     switch (s->kind) {
@@ -299,10 +301,10 @@ static lb_status run_item(lb_kinterp *m, item *it) {
         if (!enter_loop(s, it))
           return fault(m, s->inst, "has a step that is not positive");
         break;
-      case STEP_NEXT: next_turn(m, s, it); break;
+      case STEP_NEXT: next_iteration(m, s, it); break;
       case STEP_IF: it->pc = it->frame[s->src[0]] ? it->pc + 1 : s->jump; break;
       case STEP_JUMP: it->pc = s->jump; break;
-      default: return LB_OK;  // a barrier; the group steps over it
+      default: return LB_OK;  // a barrier; run_group continues after it
     }
   }
 }
@@ -330,7 +332,7 @@ static void preset(const lb_kinterp *m, uint32_t i, const lb_klaunch *l,
   }
 }
 
-// Local memory is undefined at first: NaNs and -1 are easily noticed.
+// Local memory is initially undefined; NaNs and -1 are easy to notice.
 static void begin_group(lb_kinterp *m, const lb_klaunch *l,
                         const uint32_t *group) {
   if (m->local_size) memset(m->local, 0xff, m->local_size);
@@ -341,17 +343,18 @@ static void begin_group(lb_kinterp *m, const lb_klaunch *l,
     for (uint32_t i = 0; i < m->k->n_insts; i++) {
       uint8_t op = m->k->insts[i].op;
       if (op == LB_K_LOCAL) {
-        memcpy(frame + m->place[i], &p, sizeof p);
+        memcpy(frame + m->frame_offset[i], &p, sizeof p);
         p.memory++;
       } else if (is_preset(op)) {
-        preset(m, i, l, group, n, frame + m->place[i]);
+        preset(m, i, l, group, n, frame + m->frame_offset[i]);
       }
     }
   }
 }
 
-// Steps over the barrier that all work items have come to; false at the end.
-static lb_status meet(lb_kinterp *m, bool *more) {
+// Continues after the barrier that all work items have reached; *more is false
+// at the end.
+static lb_status pass_barrier(lb_kinterp *m, bool *more) {
   uint32_t pc = m->items[0].pc;
   *more = m->steps[pc].kind == STEP_BARRIER;
   for (uint32_t n = 0; n < m->n_items; n++) {
@@ -370,7 +373,7 @@ static lb_status run_group(lb_kinterp *m, const lb_klaunch *l,
   begin_group(m, l, group);
   while (more) {
     for (uint32_t n = 0; n < m->n_items; n++) LB_TRY(run_item(m, &m->items[n]));
-    LB_TRY(meet(m, &more));
+    LB_TRY(pass_barrier(m, &more));
   }
   return LB_OK;
 }

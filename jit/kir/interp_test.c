@@ -1,4 +1,4 @@
-// kir/interp_test.c -- memory, blocks, registers, groups; and each fault.
+// kir/interp_test.c -- Memory, blocks, registers, groups, and each fault.
 #include "kir/testkit.h"
 
 #include <math.h>
@@ -36,9 +36,9 @@ static void masked_lanes_are_not_touched(void **state) {
       "store %0 %12 %4\n";
   assert_ok(run_on(body, x, 3, 3));
   assert_true(x[0] == 9 && x[1] == 9 && x[2] == 9);
-  assert_ok(run_on(body, x, 0, 0));  // nothing on, nothing there
+  assert_ok(run_on(body, x, 0, 0));  // all lanes off, no memory
   assert_error(run_on(body, x, 3, 4), LB_INVALID,
-               "instruction 6 '%6 = load f32x8 %0 %4 %5' wants 4 bytes at "
+               "instruction 6 '%6 = load f32x8 %0 %4 %5' accesses 4 bytes at "
                "offset 12 of memory 0, which has 12 bytes");
 }
 
@@ -63,14 +63,14 @@ static void accesses_stay_in_bounds(void **state) {
                  "instruction 5");
     lb_strbuf_fini(&body);
   }
-  // Addresses may lie anywhere as long as nothing is read there.
+  // Any address may be computed as long as it is not accessed.
   assert_ok(run_on(HEAD "%4 = ptr ptr.f32 %0 %1 disp 64\nprefetch %4\n"
                         "%6 = const i64 -1000016\n%7 = ptr ptr.f32 %4 %6\n"
                         "%8 = load f32x16 %7\n",
                    x, 16, 1000000));
 }
 
-static void alignment_is_what_was_stated(void **state) {
+static void stated_alignment_is_checked(void **state) {
   (void)state;
   _Alignas(64) float x[64] = {0};
   const char *body = HEAD
@@ -101,7 +101,7 @@ static void gather_and_scatter_take_each_index(void **state) {
                         "%12 = shr i64x4 %10 %11\n"
                         "scatter %0 %12 %9\n",
                    x, 8, 3));
-  assert_true(x[0] == 12 && x[1] == 5 && x[2] == 12);  // the last one stays
+  assert_true(x[0] == 12 && x[1] == 5 && x[2] == 12);  // the last one wins
   assert_error(
       run_on(HEAD "%4 = iota i32x16\n%5 = gather f32x16 %0 %4\n", x, 8, 0),
       LB_INVALID, "offset 32");
@@ -125,7 +125,7 @@ static void bools_in_memory_are_any_byte(void **state) {
 
 // -- blocks ------------------------------------------------------------------
 
-static void registers_carry_over_turns(void **state) {
+static void registers_carry_over_iterations(void **state) {
   (void)state;
   // The first n Fibonacci numbers, two registers that set each other.
   float x[10];
@@ -147,9 +147,9 @@ static void registers_carry_over_turns(void **state) {
   assert_memory_equal(x, want, sizeof x);
 }
 
-static void registers_begin_anew_where_they_are_made(void **state) {
+static void registers_are_initialised_at_each_reg(void **state) {
   (void)state;
-  // x[i] = sum of j in [i, n), with a register made in the outer loop.
+  // x[i] = sum of j in [i, n), with a register created in the outer loop.
   float x[6];
   assert_ok(run_on(HEAD "%4 = loop i64 %2 %1 %3\n"
                         "  %5 = reg i64 %2\n"
@@ -168,7 +168,7 @@ static void registers_begin_anew_where_they_are_made(void **state) {
   assert_memory_equal(x, want, sizeof x);
 }
 
-static void branches_are_taken_one_at_a_time(void **state) {
+static void only_one_branch_is_taken(void **state) {
   (void)state;
   float x[6];
   assert_ok(run_on(HEAD "%4 = loop i64 %2 %1 %3\n"
@@ -214,20 +214,20 @@ static void loops_stop_where_they_should(void **state) {
       "%12 = get i64 %6\n"
       "store %0 %12\n");
   static const struct {
-    int64_t begin, end, step, turns;
+    int64_t begin, end, step, iterations;
   } rows[] = {{0, 10, 3, 4}, {0, 9, 3, 3},
               {5, 5, 1, 0},  {5, -5, 1, 0},
               {-4, 4, 2, 4}, {0, 1, 100, 1},
               {5, 5, 0, 0},  {INT64_MAX - 2, INT64_MAX, 2, 1}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    int64_t turns = -1;
-    lb_karg args[] = {lb_karg_mem(&turns, 8), lb_karg_i64(rows[i].begin),
+    int64_t iterations = -1;
+    lb_karg args[] = {lb_karg_mem(&iterations, 8), lb_karg_i64(rows[i].begin),
                       lb_karg_i64(rows[i].end), lb_karg_i64(rows[i].step)};
     assert_ok(run_kernel(&k, args, 4, 1));
-    assert_int_equal(turns, rows[i].turns);
+    assert_int_equal(iterations, rows[i].iterations);
   }
-  int64_t turns;
-  lb_karg args[] = {lb_karg_mem(&turns, 8), lb_karg_i64(0), lb_karg_i64(1),
+  int64_t iterations;
+  lb_karg args[] = {lb_karg_mem(&iterations, 8), lb_karg_i64(0), lb_karg_i64(1),
                     lb_karg_i64(0)};
   assert_error(run_kernel(&k, args, 4, 1), LB_INVALID,
                "instruction 7 '%7 = loop i64 %1 %2 %3' has a step");
@@ -239,8 +239,8 @@ static void loops_stop_where_they_should(void **state) {
 
 // -- groups ------------------------------------------------------------------
 
-// Each group turns its 8 floats around, through local memory.
-#define REVERSE(meet)                \
+// Each group reverses its 8 floats, through local memory.
+#define REVERSE(sync)                \
   "kernel reverse local 4 2 1\n"     \
   "%0 = param ptr.f32\n"             \
   "%1 = group_id i64\n"              \
@@ -256,7 +256,7 @@ static void loops_stop_where_they_should(void **state) {
   "%11 = ptr ptr.f32 %4 %9\n"        \
   "%12 = load f32 %11\n"             \
   "%13 = ptr shared.f32 %10 %9\n"    \
-  "store %13 %12\n" meet             \
+  "store %13 %12\n" sync             \
   "%16 = const i64 7\n"              \
   "%17 = sub i64 %16 %9\n"           \
   "%18 = ptr shared.f32 %10 %17\n"   \
@@ -278,12 +278,12 @@ static void work_items_meet_at_barriers(void **state) {
   assert_ok(reverse(REVERSE("barrier\n"), x));
   for (int i = 0; i < 16; i++)
     assert_true(x[i] == (float)(i / 8 * 8 + 7 - i % 8));
-  // With no barrier the first item reads what was never written.
+  // Without a barrier the first item reads uninitialised memory.
   assert_ok(reverse(REVERSE("prefetch %0\n"), y));
   assert_true(isnan(y[0]));
 }
 
-static void a_barrier_that_some_miss_is_an_error(void **state) {
+static void a_barrier_not_reached_by_all_is_an_error(void **state) {
   (void)state;
   lb_kernel k;
   assert_ok(
@@ -319,15 +319,15 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(masked_lanes_are_not_touched),
       cmocka_unit_test(accesses_stay_in_bounds),
-      cmocka_unit_test(alignment_is_what_was_stated),
+      cmocka_unit_test(stated_alignment_is_checked),
       cmocka_unit_test(gather_and_scatter_take_each_index),
       cmocka_unit_test(bools_in_memory_are_any_byte),
-      cmocka_unit_test(registers_carry_over_turns),
-      cmocka_unit_test(registers_begin_anew_where_they_are_made),
-      cmocka_unit_test(branches_are_taken_one_at_a_time),
+      cmocka_unit_test(registers_carry_over_iterations),
+      cmocka_unit_test(registers_are_initialised_at_each_reg),
+      cmocka_unit_test(only_one_branch_is_taken),
       cmocka_unit_test(loops_stop_where_they_should),
       cmocka_unit_test(work_items_meet_at_barriers),
-      cmocka_unit_test(a_barrier_that_some_miss_is_an_error),
+      cmocka_unit_test(a_barrier_not_reached_by_all_is_an_error),
       cmocka_unit_test(local_memory_has_bounds),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-// kir/kernels_test.c -- whole kernels, as generators will build them, against
+// kir/kernels_test.c -- Compares whole kernels, as generators build them, with
 // plain C.
 #include "kir/testkit.h"
 
@@ -12,7 +12,7 @@ static float draw(void) {
   return (float)(seed >> 8) / (float)(1 << 24) * 4 - 2;
 }
 
-// -- a tile of a matrix product ----------------------------------------------
+// -- a matmul tile -----------------------------------------------------------
 
 enum { ROWS = 6, VECS = 4, LANES = 16, COLS = VECS * LANES };
 
@@ -77,13 +77,13 @@ static void build_tile(lb_kernel *out) {
   assert_ok(lb_kernel_finish(b, out));
 }
 
-typedef struct product {
+typedef struct matmul {
   int64_t k, n, lda, ldc;
   float *a, *w, *c;
-} product;
+} matmul;
 
-static product product_new(int64_t k, int64_t n) {
-  product p = {k, n, k + 3, n + 1, NULL, NULL, NULL};
+static matmul matmul_new(int64_t k, int64_t n) {
+  matmul p = {k, n, k + 3, n + 1, NULL, NULL, NULL};
   p.a = malloc((size_t)(ROWS * p.lda) * sizeof *p.a);
   p.w = aligned_alloc(64, (size_t)(k * COLS + COLS) * sizeof *p.w);
   p.c = malloc((size_t)(ROWS * p.ldc) * sizeof *p.c);
@@ -93,15 +93,15 @@ static product product_new(int64_t k, int64_t n) {
   return p;
 }
 
-static float product_at(const product *p, int64_t r, int64_t c) {
+static float matmul_at(const matmul *p, int64_t r, int64_t c) {
   float sum = 0;
   for (int64_t i = 0; i < p->k; i++)
     sum = fmaf(p->a[r * p->lda + i], p->w[i * COLS + c], sum);
   return sum > 0 ? sum : 0;
 }
 
-static void check_product(const lb_kernel *k, int64_t depth, int64_t n) {
-  product p = product_new(depth, n);
+static void check_matmul(const lb_kernel *k, int64_t depth, int64_t n) {
+  matmul p = matmul_new(depth, n);
   lb_karg args[] = {lb_karg_mem(p.a, (size_t)(ROWS * p.lda) * 4),
                     lb_karg_mem(p.w, (size_t)(depth * COLS) * 4),
                     lb_karg_mem(p.c, (size_t)(ROWS * p.ldc) * 4),
@@ -112,20 +112,20 @@ static void check_product(const lb_kernel *k, int64_t depth, int64_t n) {
   assert_ok(run_kernel(k, args, 7, 1));
   for (int64_t r = 0; r < ROWS; r++) {
     for (int64_t c = 0; c < n; c++)
-      assert_true(p.c[r * p.ldc + c] == product_at(&p, r, c));
-    assert_true(p.c[r * p.ldc + n] == 7);  // behind the row: untouched
+      assert_true(p.c[r * p.ldc + c] == matmul_at(&p, r, c));
+    assert_true(p.c[r * p.ldc + n] == 7);  // after the row: untouched
   }
   free(p.a), free(p.w), free(p.c);
 }
 
-static void a_tile_of_a_product_is_exact(void **state) {
+static void a_matmul_tile_is_exact(void **state) {
   (void)state;
   lb_kernel k;
   build_tile(&k);
   for (int simplified = 0; simplified < 2; simplified++) {
     static const int64_t cols[] = {0, 1, 15, 16, 17, 63, 64};
     for (size_t i = 0; i < sizeof cols / sizeof *cols; i++)
-      check_product(&k, (int64_t)i * 7, cols[i]);
+      check_matmul(&k, (int64_t)i * 7, cols[i]);
     uint32_t before = k.n_insts;
     assert_ok(lb_kernel_simplify(&k));
     if (!simplified) assert_true(k.n_insts < before);
@@ -133,8 +133,8 @@ static void a_tile_of_a_product_is_exact(void **state) {
   lb_kernel_fini(&k);
 }
 
-// What stays in the inner loop: 4 loads of weights, and for each of 6 rows a
-// load, a splat and 4 times GET, FMA, SET; one address a load.
+// What remains in the inner loop: 4 loads of weights, and for each of 6 rows a
+// load, a splat and 4 times GET, FMA, SET; one address per load.
 static void the_inner_loop_of_a_tile_is_lean(void **state) {
   (void)state;
   lb_kernel k;
@@ -162,7 +162,8 @@ typedef struct row {
   lb_kval x, y, n;
 } row;
 
-// Calls f for each vector of the row, with its address in x, in y, and mask.
+// Calls f for each vector of the row, with its addresses in x and y, and its
+// mask.
 static void each_vector(row *t,
                         void f(row *t, lb_kval x, lb_kval y, lb_kval mask,
                                lb_kval *user),
@@ -242,7 +243,7 @@ static void check_softmax(const lb_kernel *k, int64_t n) {
   free(x), free(y);
 }
 
-static void softmax_of_rows_is_right(void **state) {
+static void softmax_of_rows_is_correct(void **state) {
   (void)state;
   lb_kernel k;
   build_softmax(&k);
@@ -257,9 +258,9 @@ static void softmax_of_rows_is_right(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_tile_of_a_product_is_exact),
+      cmocka_unit_test(a_matmul_tile_is_exact),
       cmocka_unit_test(the_inner_loop_of_a_tile_is_lean),
-      cmocka_unit_test(softmax_of_rows_is_right),
+      cmocka_unit_test(softmax_of_rows_is_correct),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

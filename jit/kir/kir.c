@@ -1,4 +1,4 @@
-// kir/kir.c -- the table of operations, and kernels as plain arrays.
+// kir/kir.c -- The table of operations, and kernels as plain arrays.
 #include "kir/kir.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// kir/memory.c -- loads and stores, bounds and alignment.
+// kir/memory.c -- Loads and stores with checks of bounds and alignment.
 #include "kir/memory.h"
 
 #include <inttypes.h>
@@ -26,13 +26,13 @@ static bool is_on(const access *a, unsigned lane) {
   return !a->mask || a->mask[lane];
 }
 
-// Memory at `offset`, if `size` bytes are there.
+// The address of `offset` if `size` bytes are accessible there, else NULL.
 static char *at(const access *a, int64_t offset, size_t size) {
   if (offset >= 0 && size <= a->m->size &&
       (uint64_t)offset <= a->m->size - size)
     return a->m->base + offset;
   snprintf(a->fault->text, sizeof a->fault->text,
-           "wants %zu bytes at offset %" PRId64
+           "accesses %zu bytes at offset %" PRId64
            " of memory %u, which has %zu bytes",
            size, offset, a->p.memory, a->m->size);
   return NULL;
@@ -43,13 +43,13 @@ static int64_t offset_of(const access *a, int64_t index) {
                    (uint64_t)index * (uint64_t)a->s->size);
 }
 
-// The alignment stated holds for p, whether or not lanes are on.
+// The stated alignment must hold for p, whatever the mask.
 static bool is_aligned(const access *a) {
   uint64_t align = a->s->imm ? (uint64_t)a->s->imm : a->s->size;
   uint64_t address = (uintptr_t)a->m->base + (uint64_t)a->p.offset;
   if (address % align == 0) return true;
   snprintf(a->fault->text, sizeof a->fault->text,
-           "says that it is aligned to %" PRIu64 ", but offset %" PRId64
+           "is declared aligned to %" PRIu64 ", but offset %" PRId64
            " of memory %u is not",
            align, a->p.offset, a->p.memory);
   return false;
@@ -68,7 +68,7 @@ static void read_lane(const lb_kstep *s, char *to, const char *from) {
     memcpy(to, from, s->size);
 }
 
-// Lanes that are off: those of `other`, or 0.
+// Sets the lanes that may be masked off to those of `other`, or 0.
 static void fill(const lb_kstep *s, char *frame, uint32_t other) {
   size_t bytes = (size_t)s->lanes * s->size;
   if (other == LB_K_NONE)
@@ -114,7 +114,7 @@ bool lb_kaccess_store(const lb_kstep *s, char *frame,
   return true;
 }
 
-// from_lanes holds the bytes of an index.
+// from_lanes holds the size of an index in bytes.
 static int64_t index_of(const lb_kstep *s, const char *frame, unsigned lane) {
   const char *p = frame + s->src[1] + lane * s->from_lanes;
   int64_t wide;

@@ -1,7 +1,7 @@
-// kir/num.c -- conversions with one rounding.
+// kir/num.c -- Conversions with one rounding.
 //
-// A double that is *rounded to odd* keeps what a second, narrower rounding
-// needs to know: its last bit is set if anything was lost.
+// A double that is *rounded to odd* preserves what a second, narrower rounding
+// needs: its last bit is set if anything was lost.
 #include "kir/num.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ uint64_t lb_knum_u64(double x) {
 
 uint16_t lb_knum_bf16(double x) {
   float f = (float)x;
-  if (isfinite(f) && (double)f != x) {  // to odd
+  if (isfinite(f) && (double)f != x) {  // round to odd
     uint32_t bits;
     memcpy(&bits, &f, sizeof bits);
     if (fabs((double)f) > fabs(x)) bits--;

@@ -1,4 +1,4 @@
-// kir/num_test.c -- conversions round once.
+// kir/num_test.c -- Conversions round once.
 #include "kir/testkit.h"
 
 #include <math.h>
@@ -12,22 +12,22 @@ static uint64_t draw(void) {
   return seed >> 32;
 }
 
-// The bfloat16 nearest to an exact value, found by looking at neighbours with
-// long double, which holds sums and products of bfloat16 of near exponents.
+// The bfloat16 nearest to an exact value, found among neighbours with long
+// double, which holds sums and products of bfloat16 with close exponents.
 static uint16_t nearest_bf16(long double x) {
   uint16_t best = lb_f32_to_bf16((float)x);
   for (int d = -1; d <= 1; d++) {
     uint16_t h = (uint16_t)(lb_f32_to_bf16((float)x) + d);
     long double error = fabsl((long double)lb_bf16_to_f32(h) - x);
-    long double least = fabsl((long double)lb_bf16_to_f32(best) - x);
-    if (error < least || (error == least && !(h & 1))) best = h;
+    long double best_error = fabsl((long double)lb_bf16_to_f32(best) - x);
+    if (error < best_error || (error == best_error && !(h & 1))) best = h;
   }
   return best;
 }
 
 static void bf16_is_rounded_once(void **state) {
   (void)state;
-  // Just above a tie: rounding to float first would land on the tie.
+  // Just above a tie: rounding to float first would give the tie.
   assert_int_equal(lb_knum_bf16(1.0 + 0x1p-8 + 0x1p-40), 0x3f81);
   assert_int_equal(lb_knum_bf16(1.0 + 0x1p-8), 0x3f80);
   assert_int_equal(lb_knum_bf16(1.0 + 0x1p-8 - 0x1p-40), 0x3f80);
@@ -43,9 +43,9 @@ static void bf16_is_rounded_once(void **state) {
   assert_int_equal(lb_knum_bf16_u(UINT64_MAX), 0x5f80);
 }
 
-static void fma_of_halves_rounds_once(void **state) {
+static void fma_of_f16_and_bf16_rounds_once(void **state) {
   (void)state;
-  // A tie, and something far below it that decides.
+  // A tie, and a much smaller summand that decides it.
   double one = 1, tie = 1 + 0x1p-8, tiny = 0x1p-100;
   assert_int_equal(lb_knum_bf16(lb_knum_fma(tie, one, tiny)), 0x3f81);
   assert_int_equal(lb_knum_bf16(lb_knum_fma(tie, one, -tiny)), 0x3f80);
@@ -66,7 +66,7 @@ static void fma_of_halves_rounds_once(void **state) {
   }
 }
 
-static void floats_that_do_not_fit_become_what_kir_says(void **state) {
+static void out_of_range_casts_follow_kir_h(void **state) {
   (void)state;
   assert_int_equal(lb_knum_i32(2147483647.5), 2147483647);
   assert_int_equal(lb_knum_i32(2147483648.0), INT32_MIN);
@@ -86,8 +86,8 @@ static void floats_that_do_not_fit_become_what_kir_says(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(bf16_is_rounded_once),
-      cmocka_unit_test(fma_of_halves_rounds_once),
-      cmocka_unit_test(floats_that_do_not_fit_become_what_kir_says),
+      cmocka_unit_test(fma_of_f16_and_bf16_rounds_once),
+      cmocka_unit_test(out_of_range_casts_follow_kir_h),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

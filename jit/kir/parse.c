@@ -1,8 +1,8 @@
-// kir/parse.c -- text to kernel, line by line.
+// kir/parse.c -- Parses the text of a kernel line by line.
 //
-// A line is `[%N =] op [type] [%operand ...] [value or table] [word number
-// ...]`, where a word is that of the operation's imm, `axis`, or `stream`.
-// Space and empty lines do not matter; `;` begins a comment.
+// A line is `[%N =] op [type] [%operand ...] [value or table] [keyword number
+// ...]`, where a keyword is that of the operation's imm, `axis`, or `stream`.
+// Whitespace and empty lines are ignored; `;` begins a comment.
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -19,12 +19,12 @@
 typedef struct parser {
   const char *at;    // next character
   unsigned line;     // from 1
-  char word[WORD];   // the word read last; "" at the end of a line
-  const char *back;  // where that word began
+  char word[WORD];   // the last word; "" at the end of a line
+  const char *back;  // start of that word
   lb_kbuilder b;
 } parser;
 
-static lb_status bad(const parser *p, const char *what) {
+static lb_status syntax_error(const parser *p, const char *what) {
   return lb_error(LB_INVALID, "kernel text, line %u: %s near '%s'", p->line,
                   what, p->word);
 }
@@ -41,8 +41,8 @@ static bool is_word_char(char c) {
   return isalnum((unsigned char)c) || (c && strchr("_.%+-", c));
 }
 
-// A word is letters, digits and _.%+-, or one other character. One that is
-// too long is cut, and still too long for anything.
+// A word consists of letters, digits and _.%+-, or is one other character. A
+// word that is too long is truncated, and still too long to be valid.
 static void next(parser *p) {
   skip_blanks(p);
   size_t n = 0;
@@ -59,7 +59,7 @@ static bool is(const parser *p, const char *word) {
   return strcmp(p->word, word) == 0;
 }
 
-// Takes the next word if it is `word`.
+// Consumes the next word if it is `word`.
 static bool try_next(parser *p, const char *word) {
   next(p);
   if (is(p, word)) return true;
@@ -67,7 +67,7 @@ static bool try_next(parser *p, const char *word) {
   return false;
 }
 
-// To the beginning of the next line that holds anything; false at the end.
+// Advances to the next non-empty line; false at the end.
 static bool next_line(parser *p) {
   for (;; p->line++, p->at++) {
     skip_blanks(p);
@@ -81,7 +81,7 @@ static lb_status read_int(parser *p, int64_t min, int64_t max, int64_t *out) {
   errno = 0;
   long long x = strtoll(p->word, &end, 10);
   if (!*p->word || *end || errno || x < min || x > max)
-    return bad(p, "wants a number that fits");
+    return syntax_error(p, "expected a number in range");
   *out = x;
   return LB_OK;
 }
@@ -126,7 +126,7 @@ static lb_status read_type(parser *p, lb_kinst *in) {
   lb_ktype t;
   next(p);
   if (!find_pointer(p->word, &t) && !find_lanes(p->word, &t))
-    return bad(p, "wants a type");
+    return syntax_error(p, "expected a type");
   in->dtype = t.dtype, in->lanes = t.lanes, in->flags = t.flags;
   return LB_OK;
 }
@@ -162,7 +162,7 @@ static bool find_float(const char *text, lb_dtype t, uint64_t *out) {
   errno = 0;
   *out =
       as_bits ? strtoull(text, &end, 16) : lb_knum_bits(t, strtod(text, &end));
-  return !*end && !(as_bits && errno);  // denormals raise it
+  return !*end && !(as_bits && errno);  // denormals set errno
 }
 
 static lb_status read_value(parser *p, lb_kinst *in) {
@@ -175,21 +175,23 @@ static lb_status read_value(parser *p, lb_kinst *in) {
     ok = find_float(p->word, in->dtype, &bits);
   else
     ok = in->dtype && find_int(p->word, in->dtype, &bits);
-  if (!ok || !*p->word) return bad(p, "wants a value that fits");
+  if (!ok || !*p->word) return syntax_error(p, "expected a value in range");
   in->imm = (int64_t)bits;
   return LB_OK;
 }
 
-// "[0 1 2 3]" of in->lanes numbers.
+// Reads "[0 1 2 3]", in->lanes numbers.
 static lb_status read_table(parser *p, const lb_kinst *in, uint8_t *table) {
   int64_t lane;
-  if (in->lanes > LB_K_MAX_LANES) return bad(p, "too many lanes");
-  if (!try_next(p, "[")) return bad(p, "wants a lane table");
+  if (in->lanes > LB_K_MAX_LANES) return syntax_error(p, "too many lanes");
+  if (!try_next(p, "[")) return syntax_error(p, "expected a lane table");
   for (uint32_t i = 0; i < in->lanes; i++) {
     LB_TRY(read_int(p, 0, UINT8_MAX, &lane));
     table[i] = (uint8_t)lane;
   }
-  return try_next(p, "]") ? LB_OK : bad(p, "wants the end of a lane table");
+  return try_next(p, "]")
+             ? LB_OK
+             : syntax_error(p, "expected the end of the lane table");
 }
 
 static lb_status read_operands(parser *p, lb_kinst *in, lb_kval *src) {
@@ -201,7 +203,7 @@ static lb_status read_operands(parser *p, lb_kinst *in, lb_kval *src) {
     unsigned long v = strtoul(p->word + 1, &end, 10);
     if (!isdigit((unsigned char)p->word[1]) || *end || errno ||
         v >= LB_K_NONE || in->n_src == 4)
-      return bad(p, "has a bad operand");
+      return syntax_error(p, "invalid operand");
     src[in->n_src] = (lb_kval)v;
   }
   p->at = p->back;
@@ -219,21 +221,22 @@ static lb_status read_words(parser *p, lb_kinst *in) {
     else if (is(p, "stream"))
       in->flags |= LB_K_STREAM;
     else
-      return bad(p, "has a word that does not belong here");
+      return syntax_error(p, "unexpected word");
   }
   in->axis = (uint32_t)axis;
   return LB_OK;
 }
 
-// "%N =" must name this very instruction.
+// "%N =" must have the number of this instruction.
 static lb_status read_result(parser *p, bool *out) {
   char want[16];
   snprintf(want, sizeof want, "%%%u", p->b.k.n_insts);
   next(p);
   *out = p->word[0] == '%';
   if (!*out) p->at = p->back;
-  if (*out && !is(p, want)) return bad(p, "is out of the count of values");
-  return *out && !try_next(p, "=") ? bad(p, "wants =") : LB_OK;
+  if (*out && !is(p, want))
+    return syntax_error(p, "expected the next value number");
+  return *out && !try_next(p, "=") ? syntax_error(p, "expected =") : LB_OK;
 }
 
 static lb_status read_inst(parser *p) {
@@ -243,7 +246,8 @@ static lb_status read_inst(parser *p) {
   bool has_value;
   LB_TRY(read_result(p, &has_value));
   next(p);
-  if (!find_op(p->word, &in.op)) return bad(p, "wants an operation");
+  if (!find_op(p->word, &in.op))
+    return syntax_error(p, "expected an operation");
   if (has_value) LB_TRY(read_type(p, &in));
   LB_TRY(read_operands(p, &in, src));
   if (in.op == LB_K_CONST) LB_TRY(read_value(p, &in));
@@ -253,24 +257,24 @@ static lb_status read_inst(parser *p) {
   return LB_OK;
 }
 
-static lb_status read_head(parser *p) {
+static lb_status read_header(parser *p) {
   if (!next_line(p) || !try_next(p, "kernel"))
-    return bad(p, "wants 'kernel NAME local X Y Z'");
+    return syntax_error(p, "expected 'kernel NAME local X Y Z'");
   next(p);
   lb_kbuild_init(&p->b, p->word);
-  if (!try_next(p, "local")) return bad(p, "wants 'local'");
+  if (!try_next(p, "local")) return syntax_error(p, "expected 'local'");
   for (int i = 0; i < 3; i++) {
     int64_t n;
     LB_TRY(read_int(p, 1, UINT32_MAX, &n));
     p->b.k.local[i] = (uint32_t)n;
   }
   next(p);
-  return *p->word ? bad(p, "wants the end of the line") : LB_OK;
+  return *p->word ? syntax_error(p, "expected the end of the line") : LB_OK;
 }
 
 lb_status lb_kernel_parse(const char *text, lb_kernel *out) {
   parser p = {.at = text, .line = 1};
-  lb_status st = read_head(&p);
+  lb_status st = read_header(&p);
   while (!lb_failed(st) && !lb_failed(p.b.error) && next_line(&p))
     st = read_inst(&p);
   if (lb_failed(st)) lb_kbuild_fail(&p.b, st);

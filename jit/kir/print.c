@@ -1,4 +1,4 @@
-// kir/print.c -- kernels as text that parse.c reads back to the same bytes.
+// kir/print.c -- Prints kernels as text that parse.c reads back to equal bytes.
 //
 //   kernel NAME local 1 1 1
 //   %0 = param ptr.f32
@@ -34,7 +34,7 @@ void lb_ktype_print(lb_ktype t, lb_strbuf *out) {
     lb_strbuf_printf(out, "%sx%u", dtype, t.lanes);
 }
 
-// NaNs as bits, so that none is lost.
+// NaNs are printed as bits, to preserve them.
 static void print_value(const lb_kinst *in, lb_strbuf *out) {
   uint64_t bits = (uint64_t)in->imm;
   double x = lb_knum_float(in->dtype, bits);

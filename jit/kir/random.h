@@ -1,4 +1,4 @@
-// kir/random.h -- for tests: random programs, and memory for them to run on.
+// kir/random.h -- For tests: random kernels, and memory for them to run on.
 #ifndef LB_KIR_RANDOM_H
 #define LB_KIR_RANDOM_H
 
@@ -11,7 +11,7 @@
 
 enum { ELEMENTS = 256, MAX_VALUES = 512 };
 
-// Memory of a program: one array a dtype below.
+// Memory of a kernel: one array for each dtype below.
 static const lb_dtype arrays[] = {LB_F32, LB_I32,  LB_U8,   LB_I64,
                                   LB_F16, LB_BOOL, LB_BF16, LB_F64};
 enum { ARRAYS = sizeof arrays / sizeof *arrays };
@@ -21,7 +21,7 @@ typedef struct gen {
   uint64_t seed;
   bool exact;
   lb_kval params[ARRAYS];
-  lb_kval values[MAX_VALUES];  // seen from here
+  lb_kval values[MAX_VALUES];  // visible here
   unsigned n_values;
   lb_kval regs[MAX_VALUES];
   unsigned n_regs;
@@ -33,7 +33,7 @@ static unsigned draw(gen *g, unsigned n) {
   return (unsigned)((g->seed >> 33) % n);
 }
 
-static lb_kval keep(gen *g, lb_kval v) {
+static lb_kval add_value(gen *g, lb_kval v) {
   if (g->n_values < MAX_VALUES) g->values[g->n_values++] = v;
   return v;
 }
@@ -51,11 +51,11 @@ static lb_ktype draw_type(gen *g, unsigned kinds) {
   }
 }
 
-// Numbers that identities and edges are made of. No NaN with bits of its own.
+// Numbers that occur in identities and edge cases. No NaN with a payload.
 static lb_kval draw_const(gen *g, lb_ktype t) {
   static const double numbers[] = {0,    -0.0, 1,   -1, 2,  3, 7, 0.5,
                                    -2.5, 1e30, 255, 64, -3, 4, 8, 1 / 0.0};
-  return keep(g, lb_k_num(&g->b, t, numbers[draw(g, 16)]));
+  return add_value(g, lb_k_num(&g->b, t, numbers[draw(g, 16)]));
 }
 
 static lb_kval pick(gen *g, lb_ktype t) {
@@ -68,7 +68,7 @@ static lb_kval pick(gen *g, lb_ktype t) {
 
 static lb_kval pick_i64(gen *g) { return pick(g, lb_kt(LB_I64, 1)); }
 
-// An address inside of array n, whatever the index.
+// An address inside array n, for any index.
 static lb_kval draw_address(gen *g, unsigned n) {
   lb_kval low = lb_k_and(&g->b, pick_i64(g), lb_k_i64(&g->b, 127));
   int64_t size = (int64_t)lb_dtype_size(arrays[n]);
@@ -187,7 +187,7 @@ static lb_kval draw_value(gen *g) {
 
 static void draw_block(gen *g, unsigned n);
 
-// reg = reg op something: what loops are for.
+// reg = reg op something, the typical use of a loop.
 static void accumulate(gen *g) {
   if (!g->n_regs) return;
   lb_kval reg = g->regs[draw(g, g->n_regs)], old = lb_k_get(&g->b, reg);
@@ -196,7 +196,7 @@ static void accumulate(gen *g) {
   lb_k_set(
       &g->b, reg,
       t.dtype == LB_BOOL ? lb_k_xor(&g->b, old, v) : lb_k_sub(&g->b, v, old));
-  keep(g, old);
+  add_value(g, old);
 }
 
 static void draw_body(gen *g) {
@@ -213,8 +213,8 @@ static void draw_loop(gen *g) {
   unsigned values = g->n_values;
   lb_kval end = draw(g, 2) ? lb_k_i64(&g->b, draw(g, 5))
                            : lb_k_and(&g->b, pick_i64(g), lb_k_i64(&g->b, 3));
-  keep(g, lb_k_loop(&g->b, lb_k_i64(&g->b, draw(g, 2)), end,
-                    lb_k_i64(&g->b, 1 + draw(g, 3))));
+  add_value(g, lb_k_loop(&g->b, lb_k_i64(&g->b, draw(g, 2)), end,
+                         lb_k_i64(&g->b, 1 + draw(g, 3))));
   draw_body(g);
   lb_k_end(&g->b);
   g->n_values = values;
@@ -238,7 +238,7 @@ static void draw_reg(gen *g) {
   }
   lb_kval reg = g->regs[draw(g, g->n_regs)];
   if (draw(g, 2))
-    keep(g, lb_k_get(&g->b, reg));
+    add_value(g, lb_k_get(&g->b, reg));
   else
     lb_k_set(&g->b, reg, pick(g, lb_k_type(&g->b, reg)));
 }
@@ -255,19 +255,19 @@ static void draw_block(gen *g, unsigned n) {
     else if (what < 9)
       draw_store(g);
     else
-      keep(g, draw_value(g));
+      add_value(g, draw_value(g));
   }
 }
 
-// Stores v, whatever its type, at a place of its own.
-static void observe(gen *g, lb_kval v, unsigned place) {
+// Stores v, of any type, at its own index.
+static void observe(gen *g, lb_kval v, unsigned index) {
   lb_kval wide = lb_k_cast(&g->b, v, LB_F64);
-  lb_kval at = lb_k_i64(&g->b, place * 8 % (ELEMENTS - 8));
+  lb_kval at = lb_k_i64(&g->b, index * 8 % (ELEMENTS - 8));
   lb_k_store(&g->b, lb_k_ptr(&g->b, g->params[ARRAYS - 1], at, 0), wide, 0);
 }
 
-// `exact`: such that machine code must do the same bit for bit. No function
-// that may be some ulp off, no bits of a NaN as integers, no group numbers.
+// `exact`: kernels that machine code must reproduce bit for bit, without
+// inexact functions, NaN payloads as integers, or group ids.
 static void draw_kernel(uint64_t seed, bool exact, lb_kernel *out) {
   gen *g = calloc(1, sizeof *g);
   g->seed = seed;
@@ -275,8 +275,8 @@ static void draw_kernel(uint64_t seed, bool exact, lb_kernel *out) {
   lb_kbuild_init(&g->b, "random");
   for (int i = 0; i < ARRAYS; i++)
     g->params[i] = lb_k_param(&g->b, lb_kt_ptr(arrays[i], 0));
-  keep(g, lb_k_param(&g->b, lb_kt(LB_I64, 1)));
-  keep(g, lb_k_param(&g->b, lb_kt(LB_F32, 1)));
+  add_value(g, lb_k_param(&g->b, lb_kt(LB_I64, 1)));
+  add_value(g, lb_k_param(&g->b, lb_kt(LB_F32, 1)));
   draw_reg(g);
   draw_block(g, 30);
   for (int i = 0; i < 12; i++) draw_store(g);
@@ -290,8 +290,8 @@ static void draw_kernel(uint64_t seed, bool exact, lb_kernel *out) {
 
 enum { ARRAY_BYTES = ELEMENTS * 8, N_ARGS = ARRAYS + 2 };
 
-// Memory of a program and what it gets; 8 bytes an element for every array.
-// To be freed.
+// Memory and arguments of a kernel; 8 bytes per element for every array. The
+// caller frees the result.
 static char *draw_memory(lb_karg args[N_ARGS]) {
   char *memory = calloc(ARRAYS, ARRAY_BYTES);
   for (int a = 0; a < ARRAYS; a++) {

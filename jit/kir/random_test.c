@@ -1,10 +1,10 @@
-// kir/random_test.c -- random programs: text comes back to the same bytes, and
+// kir/random_test.c -- Random kernels: text round-trips to equal bytes, and
 // simplifying changes no bit of any result.
 #include "kir/random.h"
 
 enum { PROGRAMS = 1500 };
 
-// The memory after a run, to be freed.
+// The memory after a run; the caller frees it.
 static char *run_on_numbers(const lb_kernel *k) {
   lb_karg args[N_ARGS];
   char *memory = draw_memory(args);
@@ -12,7 +12,7 @@ static char *run_on_numbers(const lb_kernel *k) {
   return memory;
 }
 
-static void text_comes_back_to_the_same_bytes(void **state) {
+static void text_round_trips_to_the_same_bytes(void **state) {
   (void)state;
   for (uint64_t seed = 0; seed < PROGRAMS; seed++) {
     lb_kernel k, again;
@@ -52,7 +52,7 @@ static void simplifying_changes_no_bit(void **state) {
   assert_true(after * 4 < before * 3);
 }
 
-static void simplifying_again_finds_nothing(void **state) {
+static void simplifying_is_idempotent(void **state) {
   (void)state;
   for (uint64_t seed = 0; seed < PROGRAMS / 4; seed++) {
     lb_kernel k, twice;
@@ -68,9 +68,9 @@ static void simplifying_again_finds_nothing(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(text_comes_back_to_the_same_bytes),
+      cmocka_unit_test(text_round_trips_to_the_same_bytes),
       cmocka_unit_test(simplifying_changes_no_bit),
-      cmocka_unit_test(simplifying_again_finds_nothing),
+      cmocka_unit_test(simplifying_is_idempotent),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,14 @@
-// kir/simplify.c -- three passes, repeated until nothing changes.
+// kir/simplify.c -- Three passes, repeated until nothing changes.
 //
-// rewrite: each instruction is folded, and merged with an equal one that is
-//   seen from the same place; blocks with a known outcome are opened up; GETs
-//   whose outcome is known are replaced.
-// hoist: integers, pointers and constants that a loop does not change are
-//   computed before it. They cannot fail, so it does not matter if the loop
-//   never runs.
-// sweep: what has no effect goes.
+// rewrite: folds each instruction, and merges it with an equal one that is
+//   visible there; flattens blocks with a known outcome; replaces GETs whose
+//   value is known.
+// hoist: moves loop-invariant integers, pointers and constants before the loop.
+//   They cannot fail, so it does not matter if the loop never runs.
+// sweep: removes instructions without effect.
 //
-// A pass makes a new kernel from an old one; map[i] is the new value of the
-// old instruction i.
+// A pass makes a new kernel from an old one; map[i] is the new value of the old
+// instruction i.
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,22 +22,23 @@ typedef lb_status pass_fn(const lb_kernel *k, lb_kernel *out);
 
 // -- rewrite -----------------------------------------------------------------
 
-typedef struct block {
+typedef struct simplify_block {
   uint32_t open;   // LOOP or IF of the old kernel
-  uint32_t start;  // of the new kernel: values from here on end with it
-  bool opened_up;  // its LOOP or IF, ELSE and END are left out
-} block;
+  uint32_t start;  // of the new kernel: its values from here on are local to
+                   // the block
+  bool flattened;  // its LOOP or IF, ELSE and END are omitted
+} simplify_block;
 
 typedef struct rewriter {
-  lb_kfolder folder;  // first: the folder's callback finds the rest by it
+  lb_kfolder fold;  // first: its callback casts its address
   lb_kbuilder out;
   const lb_kernel *k;
   uint32_t *map, *partner;
-  uint32_t *known;  // of an old REG: its present value in the new kernel
-  // Equal values: chains of new instructions, youngest first, by hash.
+  uint32_t *known;  // of an old REG: its current value in the new kernel
+  // Hash chains of new instructions, youngest first, to find equal values.
   uint32_t *head, n_heads, *link, *hash;
   uint32_t cap;  // of link and hash
-  block blocks[LB_K_MAX_DEPTH];
+  simplify_block blocks[LB_K_MAX_DEPTH];
   uint32_t depth;
 } rewriter;
 
@@ -84,13 +84,14 @@ static bool grow_chains(rewriter *r, uint32_t need) {
   return true;
 }
 
-// Appends c and puts it into its chain, if `chain`.
+// Appends c, and adds it to its hash chain if `chain`.
 static lb_kval append(rewriter *r, const lb_kcand *c, uint32_t h, bool chain) {
   if (!grow_chains(r, r->out.k.n_insts + 1)) lb_kbuild_fail(&r->out, lb_oom());
   lb_kval v = lb_k_push(&r->out, c->in, c->src, c->table);
   if (v == LB_K_NONE) return v;
   r->hash[v] = h;
-  r->link[v] = LB_K_NONE;  // not in a chain: no chain is restored from it
+  r->link[v] =
+      LB_K_NONE;  // not in a chain: end_values restores no head from it
   if (chain) {
     r->link[v] = r->head[h % r->n_heads];
     r->head[h % r->n_heads] = v;
@@ -132,7 +133,7 @@ static lb_kcand candidate(const rewriter *r, uint32_t i) {
 static lb_kval emit(rewriter *r, uint32_t i) {
   lb_kcand c = candidate(r, i);
   lb_kval v = LB_K_NONE;
-  switch (lb_kfold(&r->folder, &c, &v)) {
+  switch (lb_kfold(&r->fold, &c, &v)) {
     case LB_KFOLD_EMIT: return merge(r, &c);
     case LB_KFOLD_VALUE: return v;
     default: return LB_K_NONE;
@@ -141,15 +142,15 @@ static lb_kval emit(rewriter *r, uint32_t i) {
 
 // -- rewrite: registers ------------------------------------------------------
 
-// What is SET between two old instructions is not known any more.
+// Registers SET between two old instructions have no known value any more.
 static void forget_set(rewriter *r, uint32_t from, uint32_t to) {
   for (uint32_t i = from; i < to; i++)
     if (r->k->insts[i].op == LB_K_SET)
       r->known[r->k->pool[r->k->insts[i].src]] = LB_K_NONE;
 }
 
-// Nor is what a block that ends has made.
-static void forget_made(rewriter *r, uint32_t start, uint32_t old_end) {
+// Nor have registers whose value belongs to a block that ends.
+static void forget_ended(rewriter *r, uint32_t start, uint32_t old_end) {
   for (uint32_t i = 0; i < old_end; i++)
     if (r->known[i] != LB_K_NONE && r->known[i] >= start)
       r->known[i] = LB_K_NONE;
@@ -177,21 +178,21 @@ static lb_kval rewrite_reg(rewriter *r, uint32_t i) {
 
 // -- rewrite: blocks ---------------------------------------------------------
 
-static void push_block(rewriter *r, uint32_t open, bool opened_up) {
-  r->blocks[r->depth++] = (block){open, r->out.k.n_insts, opened_up};
+static void push_block(rewriter *r, uint32_t open, bool flattened) {
+  r->blocks[r->depth++] = (simplify_block){open, r->out.k.n_insts, flattened};
 }
 
-// Values of the block are taken out of their chains, youngest first.
+// Removes the values of the block from their chains, youngest first.
 static void end_values(rewriter *r, uint32_t start, uint32_t old_end) {
   for (uint32_t v = r->out.k.n_insts; v-- > start;) {
     uint32_t *head = &r->head[r->hash[v] % r->n_heads];
     if (*head == v) *head = r->link[v];
   }
-  forget_made(r, start, old_end);
+  forget_ended(r, start, old_end);
 }
 
-// How often a loop of known bounds runs: 0, 1, or 2 for more or not known.
-static int turns_of(const rewriter *r, uint32_t i) {
+// Iterations of a loop with known bounds: 0, 1, or 2 for more or unknown.
+static int iterations_of(const rewriter *r, uint32_t i) {
   const uint32_t *src = lb_kernel_srcs(r->k, &r->k->insts[i]);
   uint64_t begin, end, step;
   int64_t next;
@@ -205,12 +206,12 @@ static int turns_of(const rewriter *r, uint32_t i) {
   return past || next >= (int64_t)end ? 1 : 2;
 }
 
-// The functions below return the old instruction to go on with.
+// The functions below return the next old instruction to process.
 
 static uint32_t enter_loop(rewriter *r, uint32_t i) {
-  int turns = turns_of(r, i);
-  if (turns == 0) return r->partner[i] + 1;
-  if (turns == 1) {
+  int iterations = iterations_of(r, i);
+  if (iterations == 0) return r->partner[i] + 1;
+  if (iterations == 1) {
     r->map[i] = r->map[r->k->pool[r->k->insts[i].src]];
     push_block(r, i, true);
     return i + 1;
@@ -235,8 +236,8 @@ static uint32_t enter_if(rewriter *r, uint32_t i) {
 }
 
 static uint32_t enter_else(rewriter *r, uint32_t i) {
-  block *b = &r->blocks[r->depth - 1];
-  if (b->opened_up) return r->partner[i];
+  simplify_block *b = &r->blocks[r->depth - 1];
+  if (b->flattened) return r->partner[i];
   end_values(r, b->start, i);
   forget_set(r, b->open, i);
   emit(r, i);
@@ -244,9 +245,9 @@ static uint32_t enter_else(rewriter *r, uint32_t i) {
   return i + 1;
 }
 
-static uint32_t leave(rewriter *r, uint32_t i) {
-  const block *b = &r->blocks[--r->depth];
-  if (b->opened_up) return i + 1;
+static uint32_t close_block(rewriter *r, uint32_t i) {
+  const simplify_block *b = &r->blocks[--r->depth];
+  if (b->flattened) return i + 1;
   end_values(r, b->start, i);
   forget_set(r, b->open, i);
   emit(r, i);
@@ -258,7 +259,7 @@ static uint32_t rewrite_inst(rewriter *r, uint32_t i) {
     case LB_K_LOOP: return enter_loop(r, i);
     case LB_K_IF: return enter_if(r, i);
     case LB_K_ELSE: return enter_else(r, i);
-    case LB_K_END: return leave(r, i);
+    case LB_K_END: return close_block(r, i);
     case LB_K_REG:
     case LB_K_GET:
     case LB_K_SET: r->map[i] = rewrite_reg(r, i); break;
@@ -282,9 +283,9 @@ static bool rewriter_init(rewriter *r, const lb_kernel *k) {
   r->partner = new_none(k->n_insts);
   r->known = new_none(k->n_insts);
   r->head = new_none(r->n_heads);
-  r->folder = (lb_kfolder){.out = &r->out, .constant = constant};
-  r->folder.frame = aligned_alloc(LB_KFRAME_ALIGN, LB_KFOLD_FRAME);
-  return r->map && r->partner && r->known && r->head && r->folder.frame;
+  r->fold = (lb_kfolder){.out = &r->out, .constant = constant};
+  r->fold.frame = aligned_alloc(LB_KFRAME_ALIGN, LB_KFOLD_FRAME);
+  return r->map && r->partner && r->known && r->head && r->fold.frame;
 }
 
 static lb_status rewrite(const lb_kernel *k, lb_kernel *out) {
@@ -302,13 +303,13 @@ static lb_status rewrite(const lb_kernel *k, lb_kernel *out) {
   free(r.head);
   free(r.link);
   free(r.hash);
-  free(r.folder.frame);
+  free(r.fold.frame);
   return lb_kernel_take(&r.out, out);
 }
 
-// -- passes that move and drop ----------------------------------------------
+// -- passes that move and remove ---------------------------------------------
 
-// A kernel of the old instructions order[0..n), in that order.
+// Builds a kernel of the old instructions order[0..n), in that order.
 static lb_status rebuild(const lb_kernel *k, const uint32_t *order, uint32_t n,
                          lb_kernel *out) {
   lb_kbuilder b;
@@ -334,8 +335,8 @@ static bool may_hoist(const lb_kinst *in) {
          (in->flags & LB_K_POINTER);
 }
 
-// Whether the operands of i are there before `loop`; before[s] is the loop
-// that s is moved before.
+// Whether the operands of i are available before `loop`; before[s] is the loop
+// that s is hoisted out of.
 static bool ready_before(const lb_kernel *k, uint32_t i, uint32_t loop,
                          const uint32_t *before) {
   const lb_kinst *in = &k->insts[i];
@@ -347,7 +348,7 @@ static bool ready_before(const lb_kernel *k, uint32_t i, uint32_t loop,
   return true;
 }
 
-// The outermost loop that i can leave, with no IF in between.
+// The outermost loop that i can be hoisted out of, with no IF in between.
 static uint32_t loop_to_leave(const lb_kernel *k, uint32_t i,
                               const uint32_t *parents, const uint32_t *before) {
   uint32_t found = LB_K_NONE, p = parents[i];
@@ -359,7 +360,7 @@ static uint32_t loop_to_leave(const lb_kernel *k, uint32_t i,
   return found;
 }
 
-// `order` gets all instructions; those that leave a loop before its LOOP.
+// Fills `order` with all instructions; hoisted ones come before their LOOP.
 static void order_hoisted(const lb_kernel *k, const uint32_t *before,
                           const uint32_t *partner, uint32_t *order) {
   uint32_t n = 0;
@@ -399,12 +400,12 @@ static lb_status hoist(const lb_kernel *k, lb_kernel *out) {
 typedef struct sweeper {
   const lb_kernel *k;
   uint32_t *parents, *partner;
-  uint32_t *sets;  // of a REG its last SET, of a SET the one before it
+  uint32_t *sets;  // of a REG its last SET, of a SET the previous one
   uint32_t *todo, n_todo;
   uint8_t *live;
 } sweeper;
 
-static void keep(sweeper *w, uint32_t i) {
+static void mark_live(sweeper *w, uint32_t i) {
   if (i == LB_K_NONE || w->live[i]) return;
   w->live[i] = true;
   w->todo[w->n_todo++] = i;
@@ -414,17 +415,19 @@ static bool is_root(const lb_kinst *in) {
   return lb_kop_infos[in->op].cls == LB_KC_EFFECT && in->op != LB_K_SET;
 }
 
-// All that a live instruction needs: its operands, its block, and for a
-// register that is read whatever sets it.
-static void keep_needs(sweeper *w, uint32_t i) {
+// Marks what a live instruction needs: its operands, its block, and for a
+// register that is read all its SETs.
+static void mark_needs(sweeper *w, uint32_t i) {
   const lb_kinst *in = &w->k->insts[i];
-  for (uint32_t n = 0; n < in->n_src; n++) keep(w, w->k->pool[in->src + n]);
-  keep(w, w->parents[i]);
+  for (uint32_t n = 0; n < in->n_src; n++)
+    mark_live(w, w->k->pool[in->src + n]);
+  mark_live(w, w->parents[i]);
   if (in->op == LB_K_REG)
-    for (uint32_t s = w->sets[i]; s != LB_K_NONE; s = w->sets[s]) keep(w, s);
+    for (uint32_t s = w->sets[i]; s != LB_K_NONE; s = w->sets[s])
+      mark_live(w, s);
   if (in->op == LB_K_LOOP || in->op == LB_K_IF) {
     uint32_t end = w->partner[i];
-    keep(w, w->k->insts[end].op == LB_K_ELSE ? w->partner[end] : end);
+    mark_live(w, w->k->insts[end].op == LB_K_ELSE ? w->partner[end] : end);
   }
 }
 
@@ -433,13 +436,13 @@ static uint32_t sweep_all(sweeper *w) {
   lb_kernel_parents(k, w->parents);
   lb_kernel_partners(k, w->partner);
   for (uint32_t i = 0; i < k->n_insts; i++) {
-    if (is_root(&k->insts[i])) keep(w, i);
+    if (is_root(&k->insts[i])) mark_live(w, i);
     if (k->insts[i].op != LB_K_SET) continue;
     uint32_t reg = k->pool[k->insts[i].src];
     w->sets[i] = w->sets[reg];
     w->sets[reg] = i;
   }
-  while (w->n_todo) keep_needs(w, w->todo[--w->n_todo]);
+  while (w->n_todo) mark_needs(w, w->todo[--w->n_todo]);
   uint32_t n = 0;
   for (uint32_t i = 0; i < k->n_insts; i++)
     if (w->live[i]) w->todo[n++] = i;
@@ -467,9 +470,9 @@ static lb_status sweep(const lb_kernel *k, lb_kernel *out) {
   return st;
 }
 
-// -- all ---------------------------------------------------------------------
+// -- driver ------------------------------------------------------------------
 
-// Replaces *k by what the pass makes of it.
+// Replaces *k by the result of the pass.
 static lb_status apply(pass_fn *pass, lb_kernel *k) {
   lb_kernel next;
   LB_TRY(pass(k, &next));

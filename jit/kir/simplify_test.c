@@ -1,4 +1,4 @@
-// kir/simplify_test.c -- before and after, as text.
+// kir/simplify_test.c -- Kernels before and after simplifying, as text.
 #include "kir/testkit.h"
 
 #define IN                      \
@@ -7,7 +7,7 @@
   "%2 = param i64 slot 2\n"     \
   "%3 = param f32 slot 3\n"
 
-// Both are bodies behind IN.
+// Both are bodies that follow IN.
 static void becomes(const char *before, const char *after) {
   lb_strbuf text = {0}, want = {0}, got = {0};
   lb_strbuf_printf(&text, "%s%s", IN, before);
@@ -22,7 +22,7 @@ static void becomes(const char *before, const char *after) {
   lb_kernel_fini(&k);
 }
 
-static void constants_are_computed(void **state) {
+static void constants_are_folded(void **state) {
   (void)state;
   becomes(
       "%4 = const f32 3\n%5 = const f32 0.5\n%6 = mul f32 %4 %5\n"
@@ -35,7 +35,7 @@ static void constants_are_computed(void **state) {
       "%4 = const i64 0\nstore %1 %4\n");
 }
 
-static void functions_of_some_ulp_are_not_computed(void **state) {
+static void inexact_functions_are_not_folded(void **state) {
   (void)state;
   const char *same = "%4 = const f32 3\n%5 = exp f32 %4\nstore %0 %5\n";
   becomes(same, same);
@@ -48,18 +48,18 @@ static void only_exact_identities_are_used_on_floats(void **state) {
       "%7 = mul f32 %3 %4\n%8 = add f32 %7 %5\n%9 = sub f32 %8 %6\n"
       "%10 = div f32 %9 %4\n%11 = mul f32 %4 %10\nstore %0 %11\n",
       "store %0 %3\n");
-  static const char *const kept[] = {
+  static const char *const unchanged[] = {
       "%4 = const f32 0\n%5 = add f32 %3 %4\nstore %0 %5\n",
       "%4 = const f32 0\n%5 = mul f32 %3 %4\nstore %0 %5\n",
       "%4 = const f32 -0\n%5 = sub f32 %3 %4\nstore %0 %5\n",
       "%4 = sub f32 %3 %3\nstore %0 %4\n",
       "%4 = eq bool %3 %3\n%5 = cast f32 %4\nstore %0 %5\n",
   };
-  for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
-    becomes(kept[i], kept[i]);
+  for (size_t i = 0; i < sizeof unchanged / sizeof *unchanged; i++)
+    becomes(unchanged[i], unchanged[i]);
 }
 
-static void integers_know_more_identities(void **state) {
+static void integers_have_more_identities(void **state) {
   (void)state;
   becomes(
       "%4 = const i64 0\n%5 = const i64 1\n%6 = const i64 -1\n"
@@ -86,7 +86,7 @@ static void equal_values_are_merged(void **state) {
       "%7 = mul i64 %5 %2\n%8 = add i64 %6 %7\nstore %1 %8\n",
       "%4 = const i64 5\n%5 = mul i64 %2 %4\n%6 = add i64 %5 %5\n"
       "store %1 %6\n");
-  // Not loads: something may be stored in between. Not across branches.
+  // Not loads, because there may be stores in between, and not across branches.
   const char *loads =
       "%4 = load f32 %0\nstore %0 %3\n%6 = load f32 %0\n"
       "%7 = add f32 %4 %6\nstore %0 %7\n";
@@ -98,7 +98,7 @@ static void equal_values_are_merged(void **state) {
   becomes(both, both);
 }
 
-static void lanes_that_are_known_are_looked_through(void **state) {
+static void known_lanes_are_simplified(void **state) {
   (void)state;
   becomes(
       "%4 = splat f32x8 %3\n%5 = shuffle f32x4 %4 [7 0 0 1]\n"
@@ -110,7 +110,7 @@ static void lanes_that_are_known_are_looked_through(void **state) {
       "%4 = load f32x4 %0\nstore %0 %4\n");
 }
 
-static void known_masks_go(void **state) {
+static void known_masks_are_removed(void **state) {
   (void)state;
   becomes(
       "%4 = const i64 16\n%5 = tail boolx16 %4\n%6 = load f32x16 %0 %5\n"
@@ -126,7 +126,7 @@ static void known_masks_go(void **state) {
       "%4 = splat f32x4 %3\nstore %0 %4\n");
 }
 
-static void addresses_are_joined(void **state) {
+static void address_computations_are_merged(void **state) {
   (void)state;
   becomes(
       "%4 = const i64 4\n%5 = ptr ptr.f32 %0 %4 disp 8\n"
@@ -137,7 +137,7 @@ static void addresses_are_joined(void **state) {
           "store %0 %3\n");
 }
 
-static void blocks_with_a_known_outcome_are_opened_up(void **state) {
+static void blocks_with_a_known_outcome_are_flattened(void **state) {
   (void)state;
   becomes(
       "%4 = const bool true\nif %4\n  store %0 %3\nelse\n"
@@ -154,13 +154,13 @@ static void blocks_with_a_known_outcome_are_opened_up(void **state) {
       "%4 = const i64 3\nstore %1 %4\n");
 }
 
-static void registers_with_a_known_value_go(void **state) {
+static void registers_with_a_known_value_are_removed(void **state) {
   (void)state;
   becomes(
       "%4 = reg f32 %3\n%5 = get f32 %4\n%6 = neg f32 %5\nset %4 %6\n"
       "%8 = get f32 %4\nstore %0 %8\n",
       "%4 = neg f32 %3\nstore %0 %4\n");
-  // Set in one branch: not known behind it, but known inside.
+  // Set in one branch: unknown after it, but known inside.
   becomes(
       "%4 = reg f32 %3\n%5 = load i64 %1\n%6 = lt bool %5 %2\nif %6\n"
       "  %8 = exp f32 %3\n  set %4 %8\n  %10 = get f32 %4\n"
@@ -170,7 +170,7 @@ static void registers_with_a_known_value_go(void **state) {
       "%12 = get f32 %4\nstore %0 %12\n");
 }
 
-static void what_a_loop_sets_is_not_known_in_it(void **state) {
+static void registers_set_in_a_loop_are_unknown_in_it(void **state) {
   (void)state;
   const char *sum =
       "%4 = const i64 0\n%5 = const i64 1\n%6 = reg f32 %3\n"
@@ -180,7 +180,7 @@ static void what_a_loop_sets_is_not_known_in_it(void **state) {
   becomes(sum, sum);
 }
 
-static void addresses_leave_loops(void **state) {
+static void addresses_are_hoisted_out_of_loops(void **state) {
   (void)state;
   becomes(
       "%4 = const i64 0\n%5 = const i64 1\n%6 = loop i64 %4 %2 %5\n"
@@ -195,7 +195,7 @@ static void addresses_leave_loops(void **state) {
       "    store %12 %3\n  end\nend\n");
 }
 
-static void dead_code_goes(void **state) {
+static void dead_code_is_removed(void **state) {
   (void)state;
   becomes(
       "%4 = exp f32 %3\n%5 = load f32x16 %0\n%6 = const i64 0\n"
@@ -212,19 +212,19 @@ static void dead_code_goes(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(constants_are_computed),
-      cmocka_unit_test(functions_of_some_ulp_are_not_computed),
+      cmocka_unit_test(constants_are_folded),
+      cmocka_unit_test(inexact_functions_are_not_folded),
       cmocka_unit_test(only_exact_identities_are_used_on_floats),
-      cmocka_unit_test(integers_know_more_identities),
+      cmocka_unit_test(integers_have_more_identities),
       cmocka_unit_test(equal_values_are_merged),
-      cmocka_unit_test(lanes_that_are_known_are_looked_through),
-      cmocka_unit_test(known_masks_go),
-      cmocka_unit_test(addresses_are_joined),
-      cmocka_unit_test(blocks_with_a_known_outcome_are_opened_up),
-      cmocka_unit_test(registers_with_a_known_value_go),
-      cmocka_unit_test(what_a_loop_sets_is_not_known_in_it),
-      cmocka_unit_test(addresses_leave_loops),
-      cmocka_unit_test(dead_code_goes),
+      cmocka_unit_test(known_lanes_are_simplified),
+      cmocka_unit_test(known_masks_are_removed),
+      cmocka_unit_test(address_computations_are_merged),
+      cmocka_unit_test(blocks_with_a_known_outcome_are_flattened),
+      cmocka_unit_test(registers_with_a_known_value_are_removed),
+      cmocka_unit_test(registers_set_in_a_loop_are_unknown_in_it),
+      cmocka_unit_test(addresses_are_hoisted_out_of_loops),
+      cmocka_unit_test(dead_code_is_removed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// kir/testkit.h -- for tests: kernels from text, and to text.
+// kir/testkit.h -- For tests: converts kernels from and to text.
 #ifndef LB_KIR_TESTKIT_H
 #define LB_KIR_TESTKIT_H
 
@@ -21,7 +21,7 @@ static inline void assert_ok(lb_status st) {
   fail();
 }
 
-// Fails unless `st` is an error with this code whose message holds `part`.
+// Fails unless `st` is an error with this code whose message contains `part`.
 static inline void assert_error(lb_status st, lb_code code, const char *part) {
   if (lb_status_code(st) != code || !strstr(lb_status_message(st), part)) {
     print_error("wanted %s '%s', got %s '%s'\n", lb_code_name(code), part,
@@ -32,7 +32,7 @@ static inline void assert_error(lb_status st, lb_code code, const char *part) {
   lb_status_drop(st);
 }
 
-// A verified kernel; `body` is all lines but the first.
+// A verified kernel; `body` is its text without the first line.
 static inline lb_kernel kernel_of(const char *body) {
   lb_kernel k;
   lb_strbuf text = {0};
@@ -44,7 +44,8 @@ static inline lb_kernel kernel_of(const char *body) {
   return k;
 }
 
-// The text of k without its first line; to be freed by lb_strbuf_fini.
+// The text of k without its first line; the caller frees `out` with
+// lb_strbuf_fini.
 static inline const char *body_of(const lb_kernel *k, lb_strbuf *out) {
   lb_kernel_print(k, out);
   assert_ok(lb_strbuf_status(out));

@@ -1,4 +1,4 @@
-// kir/text_test.c -- what is printed is read back to the same bytes.
+// kir/text_test.c -- Printed text is parsed back to equal bytes.
 #include "kir/testkit.h"
 
 #define ALL_KINDS                                    \
@@ -42,7 +42,7 @@
   "%37 = gather i32x8 %35 %36\n"                     \
   "scatter %35 %36 %37\n"
 
-static void all_kinds_of_lines_come_back(void **state) {
+static void all_kinds_of_lines_round_trip(void **state) {
   (void)state;
   lb_kernel k = kernel_of(ALL_KINDS), again;
   lb_strbuf text = {0};
@@ -66,37 +66,41 @@ static void space_and_comments_do_not_matter(void **state) {
   lb_kernel_fini(&b);
 }
 
-static void bad_text_is_refused_by_line(void **state) {
+static void invalid_text_is_rejected_with_its_line(void **state) {
   (void)state;
   static const struct {
     const char *text, *message;
   } rows[] = {
-      {"", "line 1: wants 'kernel"},
-      {"kernel k", "line 1: wants 'local'"},
-      {"kernel k local 1 1", "line 1: wants a number"},
-      {"kernel k local 1 1 1 1", "line 1: wants the end of the line"},
-      {"kernel k local 1 1 0", "line 1: wants a number"},
-      {"kernel k local 1 1 1\n%1 = const i64 0", "line 2: is out of the count"},
-      {"kernel k local 1 1 1\n%0 const i64 0", "line 2: wants ="},
-      {"kernel k local 1 1 1\n\n%0 = frob i64", "line 3: wants an operation"},
-      {"kernel k local 1 1 1\n%0 = const f31 0", "wants a type"},
-      {"kernel k local 1 1 1\n%0 = const f32x 0", "wants a type"},
-      {"kernel k local 1 1 1\n%0 = const f32x99999 0", "wants a type"},
-      {"kernel k local 1 1 1\n%0 = const i8 128", "wants a value"},
-      {"kernel k local 1 1 1\n%0 = const u8 -1", "wants a value"},
-      {"kernel k local 1 1 1\n%0 = const u8 256", "wants a value"},
-      {"kernel k local 1 1 1\n%0 = const f32 1.x", "wants a value"},
-      {"kernel k local 1 1 1\n%0 = const bool 1", "wants a value"},
-      {"kernel k local 1 1 1\n%0 = const i64", "wants a value"},
-      {"kernel k local 1 1 1\nconst", "wants a value"},
-      {"kernel k local 1 1 1\n%0 = const i64 0 axis", "wants a number"},
-      {"kernel k local 1 1 1\n%0 = const i64 0 align 4", "does not belong"},
-      {"kernel k local 1 1 1\nbarrier %x", "bad operand"},
-      {"kernel k local 1 1 1\nbarrier %4294967295", "bad operand"},
-      {"kernel k local 1 1 1\nbarrier %1 %1 %1 %1 %1", "bad operand"},
-      {"kernel k local 1 1 1\n%0 = shuffle f32x2 %0 0", "wants a lane table"},
-      {"kernel k local 1 1 1\n%0 = shuffle f32x2 %0 [0]", "wants a number"},
-      {"kernel k local 1 1 1\n%0 = shuffle f32x2 %0 [0 256]", "wants a number"},
+      {"", "line 1: expected 'kernel"},
+      {"kernel k", "line 1: expected 'local'"},
+      {"kernel k local 1 1", "line 1: expected a number"},
+      {"kernel k local 1 1 1 1", "line 1: expected the end of the line"},
+      {"kernel k local 1 1 0", "line 1: expected a number"},
+      {"kernel k local 1 1 1\n%1 = const i64 0",
+       "line 2: expected the next value"},
+      {"kernel k local 1 1 1\n%0 const i64 0", "line 2: expected ="},
+      {"kernel k local 1 1 1\n\n%0 = frob i64",
+       "line 3: expected an operation"},
+      {"kernel k local 1 1 1\n%0 = const f31 0", "expected a type"},
+      {"kernel k local 1 1 1\n%0 = const f32x 0", "expected a type"},
+      {"kernel k local 1 1 1\n%0 = const f32x99999 0", "expected a type"},
+      {"kernel k local 1 1 1\n%0 = const i8 128", "expected a value"},
+      {"kernel k local 1 1 1\n%0 = const u8 -1", "expected a value"},
+      {"kernel k local 1 1 1\n%0 = const u8 256", "expected a value"},
+      {"kernel k local 1 1 1\n%0 = const f32 1.x", "expected a value"},
+      {"kernel k local 1 1 1\n%0 = const bool 1", "expected a value"},
+      {"kernel k local 1 1 1\n%0 = const i64", "expected a value"},
+      {"kernel k local 1 1 1\nconst", "expected a value"},
+      {"kernel k local 1 1 1\n%0 = const i64 0 axis", "expected a number"},
+      {"kernel k local 1 1 1\n%0 = const i64 0 align 4", "unexpected word"},
+      {"kernel k local 1 1 1\nbarrier %x", "invalid operand"},
+      {"kernel k local 1 1 1\nbarrier %4294967295", "invalid operand"},
+      {"kernel k local 1 1 1\nbarrier %1 %1 %1 %1 %1", "invalid operand"},
+      {"kernel k local 1 1 1\n%0 = shuffle f32x2 %0 0",
+       "expected a lane table"},
+      {"kernel k local 1 1 1\n%0 = shuffle f32x2 %0 [0]", "expected a number"},
+      {"kernel k local 1 1 1\n%0 = shuffle f32x2 %0 [0 256]",
+       "expected a number"},
       {"kernel k local 1 1 1\n%0 = shuffle f32x65 %0 [0]", "too many lanes"},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -107,7 +111,7 @@ static void bad_text_is_refused_by_line(void **state) {
   }
 }
 
-static void every_operation_has_its_own_word(void **state) {
+static void every_operation_has_a_unique_name(void **state) {
   (void)state;
   for (int a = 0; a < LB_K_COUNT; a++)
     for (int b = 0; b < a; b++)
@@ -116,10 +120,10 @@ static void every_operation_has_its_own_word(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(all_kinds_of_lines_come_back),
+      cmocka_unit_test(all_kinds_of_lines_round_trip),
       cmocka_unit_test(space_and_comments_do_not_matter),
-      cmocka_unit_test(bad_text_is_refused_by_line),
-      cmocka_unit_test(every_operation_has_its_own_word),
+      cmocka_unit_test(invalid_text_is_rejected_with_its_line),
+      cmocka_unit_test(every_operation_has_a_unique_name),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-// kir/type.c -- one typing rule a function; kops.def says which is whose.
+// kir/type.c -- One function per typing rule; kops.def assigns them to
+// operations.
 #include "kir/type.h"
 
 typedef struct infer {
@@ -6,7 +7,7 @@ typedef struct infer {
   const lb_ktype *src;
   const uint8_t *table;
   unsigned dtypes;  // LB_KD_...
-  lb_ktype given;   // the type that `in` has already
+  lb_ktype given;   // the type in `in`
 } infer;
 
 typedef const char *rule_fn(const infer *f, lb_ktype *out);
@@ -88,14 +89,14 @@ static const char *rule_select(const infer *f, lb_ktype *out) {
   if (!lb_ktype_eq(x, f->src[2])) return "choices differ in type";
   if (!kind_of(x.dtype)) return "choices have no value";
   if (!is_mask(f->src[0], 1) && !is_mask(f->src[0], x.lanes))
-    return "condition must be a bool, one or one a lane";
+    return "condition must be a bool, or a bool per lane";
   *out = x;
   return NULL;
 }
 
 static const char *rule_cast(const infer *f, lb_ktype *out) {
   if (!is_value(f->src[0], f->dtypes)) return "does not take this type";
-  if (!kind_of(f->given.dtype)) return "gives no dtype";
+  if (!kind_of(f->given.dtype)) return "needs a result dtype";
   *out = lb_kt(f->given.dtype, f->src[0].lanes);
   return NULL;
 }
@@ -103,13 +104,13 @@ static const char *rule_cast(const infer *f, lb_ktype *out) {
 static const char *rule_bitcast(const infer *f, lb_ktype *out) {
   lb_ktype from = f->src[0];
   size_t size = lb_dtype_size(f->given.dtype);
-  if (!size) return "gives no dtype";
+  if (!size) return "needs a result dtype";
   if (lb_ktype_is_ptr(from)) {
     *out = lb_kt_ptr(f->given.dtype, from.flags);
     return NULL;
   }
   if (!is_value(from, f->dtypes) || !(kind_of(f->given.dtype) & f->dtypes))
-    return "takes and gives numbers or pointers";
+    return "converts numbers or pointers only";
   size_t bytes = from.lanes * lb_dtype_size(from.dtype);
   if (bytes % size || bytes / size > LB_K_MAX_LANES)
     return "bytes do not divide into lanes";
@@ -135,19 +136,19 @@ static const char *rule_iota(const infer *f, lb_ktype *out) {
 }
 
 static const char *rule_extract(const infer *f, lb_ktype *out) {
-  if (!is_value(f->src[0], f->dtypes)) return "takes lanes";
+  if (!is_value(f->src[0], f->dtypes)) return "takes a value with lanes";
   if (f->in->imm < 0 || f->in->imm >= f->src[0].lanes)
-    return "takes a lane that is not there";
+    return "takes a lane that does not exist";
   *out = lb_kt(f->src[0].dtype, 1);
   return NULL;
 }
 
 static const char *rule_insert(const infer *f, lb_ktype *out) {
-  if (!is_value(f->src[0], f->dtypes)) return "takes lanes";
+  if (!is_value(f->src[0], f->dtypes)) return "takes a value with lanes";
   if (!is_scalar(f->src[1], f->src[0].dtype))
-    return "inserts a scalar of the lanes' dtype";
+    return "must insert a scalar of the vector's dtype";
   if (f->in->imm < 0 || f->in->imm >= f->src[0].lanes)
-    return "sets a lane that is not there";
+    return "sets a lane that does not exist";
   *out = f->src[0];
   return NULL;
 }
@@ -158,7 +159,7 @@ static const char *rule_shuffle(const infer *f, lb_ktype *out) {
   if (!is_lanes(f->given.lanes)) return "must give 1 to 64 lanes";
   for (unsigned i = 0; i < f->given.lanes; i++)
     if (f->table[i] >= f->in->n_src * f->src[0].lanes)
-      return "takes a lane that is not there";
+      return "takes a lane that does not exist";
   out->lanes = f->given.lanes;
   return NULL;
 }
@@ -184,10 +185,10 @@ static bool is_bytes(lb_ktype t, uint32_t lanes) {
 
 static const char *rule_dot4(const infer *f, lb_ktype *out) {
   lb_ktype acc = f->src[0];
-  if (acc.dtype != LB_I32 || acc.flags) return "adds to i32";
+  if (acc.dtype != LB_I32 || acc.flags) return "accumulator must be i32";
   if (!is_bytes(f->src[1], 4u * acc.lanes) ||
       !is_bytes(f->src[2], 4u * acc.lanes))
-    return "multiplies four i8 or u8 a lane";
+    return "operands must have four i8 or u8 per lane";
   *out = acc;
   return NULL;
 }
@@ -203,7 +204,7 @@ static const char *rule_ptr(const infer *f, lb_ktype *out) {
 
 static const char *rule_local(const infer *f, lb_ktype *out) {
   size_t size = lb_dtype_size(f->given.dtype);
-  if (!size) return "gives no dtype";
+  if (!size) return "needs a result dtype";
   if (f->in->imm < 1 || f->in->imm > (int64_t)(LB_K_MAX_LOCAL / size))
     return "has a bad count";
   *out = lb_kt_ptr(f->given.dtype, LB_K_SHARED);
@@ -220,9 +221,9 @@ static const char *rule_load(const infer *f, lb_ktype *out) {
   if (!is_align(f->in->imm)) return "alignment must be a power of two";
   *out = lb_kt(f->src[0].dtype, f->given.lanes);
   if (f->in->n_src > 1 && !is_mask(f->src[1], out->lanes))
-    return "mask must be a bool a lane";
+    return "mask must be a bool per lane";
   if (f->in->n_src > 2 && !lb_ktype_eq(f->src[2], *out))
-    return "the other lanes differ in type";
+    return "`other` differs in type";
   return NULL;
 }
 
@@ -235,9 +236,9 @@ static const char *rule_gather(const infer *f, lb_ktype *out) {
   if (!is_index(f->src[1])) return "takes i32 or i64 indices";
   *out = lb_kt(f->src[0].dtype, f->src[1].lanes);
   if (f->in->n_src > 2 && !is_mask(f->src[2], out->lanes))
-    return "mask must be a bool a lane";
+    return "mask must be a bool per lane";
   if (f->in->n_src > 3 && !lb_ktype_eq(f->src[3], *out))
-    return "the other lanes differ in type";
+    return "`other` differs in type";
   return NULL;
 }
 
@@ -248,7 +249,7 @@ static const char *stores(const infer *f, lb_ktype value, unsigned mask) {
   if (!is_value(value, LB_KD_ALL) || value.dtype != p.dtype)
     return "value differs in dtype from the pointer";
   if (f->in->n_src > mask && !is_mask(f->src[mask], value.lanes))
-    return "mask must be a bool a lane";
+    return "mask must be a bool per lane";
   return NULL;
 }
 
@@ -261,7 +262,7 @@ static const char *rule_store(const infer *f, lb_ktype *out) {
 static const char *rule_scatter(const infer *f, lb_ktype *out) {
   *out = nothing;
   if (!is_index(f->src[1])) return "takes i32 or i64 indices";
-  if (f->src[1].lanes != f->src[2].lanes) return "needs one index a lane";
+  if (f->src[1].lanes != f->src[2].lanes) return "needs one index per lane";
   return stores(f, f->src[2], 3);
 }
 
@@ -353,7 +354,7 @@ const char *lb_kinfer(const lb_kinst *in, const lb_ktype *src,
   const lb_kop_info *info = &lb_kop_infos[in->op];
   if (in->n_src < info->min_src || in->n_src > info->max_src)
     return "has a wrong number of operands";
-  if (in->dtype >= LB_DTYPE_COUNT) return "has no such dtype";
+  if (in->dtype >= LB_DTYPE_COUNT) return "has an unknown dtype";
   if (in->flags & ~(LB_K_TYPE_FLAGS | LB_K_STREAM)) return "has unknown flags";
   if ((in->flags & LB_K_STREAM) && !may_stream(in->op)) return "cannot stream";
   if (in->axis && !has_axis(in->op)) return "has an axis";

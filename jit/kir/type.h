@@ -1,4 +1,5 @@
-// kir/type.h -- how operations are typed: for builder, parser and verifier.
+// kir/type.h -- The typing rules of operations, for builder, parser and
+// verifier.
 #ifndef LB_KIR_TYPE_H
 #define LB_KIR_TYPE_H
 
@@ -46,11 +47,11 @@ enum {  // kinds of dtypes
   LB_KD_ALL = LB_KD_NUM | LB_KD_BOOL,
 };
 
-// Checks the types of the operands and all fields of `in` but src, and gives
-// the type of its result. What the operands leave open (the dtype of a CAST,
-// the lanes of a SPLAT) is taken from `in`. `table` is that of a SHUFFLE.
-// NULL, or what is wrong. Whether a register is named by GET and SET alone is
-// the caller's to check.
+// Checks the types of the operands and all fields of `in` except src, and
+// returns the type of its result in *out. Types that do not follow from the
+// operands (the dtype of a CAST, the lanes of a SPLAT) are taken from `in`.
+// `table` is that of a SHUFFLE. Returns NULL or an error text. The caller
+// checks that only GET and SET name registers.
 const char *lb_kinfer(const lb_kinst *in, const lb_ktype *src,
                       const uint8_t *table, lb_ktype *out);
 

@@ -1,4 +1,5 @@
-// kir/verify_test.c -- each rule is broken once, and the verifier says which.
+// kir/verify_test.c -- Violates each rule once and checks the verifier's
+// message.
 #include "kir/testkit.h"
 
 #define P "%0 = param ptr.f32\n%1 = param cptr.f32 slot 1\n"
@@ -15,7 +16,7 @@ static const struct {
     {"%0 = const i64 1\n%1 = param i64 slot 1\n",
      "1 '%1 = param i64 slot 1' "
      "must come before"},
-    {"%0 = param i64 slot 1\n", "order of slots"},
+    {"%0 = param i64 slot 1\n", "slot out of order"},
     {"%0 = param i64x2\n", "scalar or a pointer"},
     {"%0 = param shared.f32\n", "cannot point to local"},
     {"%0 = const f32x65 1\n", "too many lanes"},
@@ -23,29 +24,29 @@ static const struct {
     {"%0 = const f16 0x10000\n", "bits beyond"},
     {"%0 = const i64 0 axis 1\n", "has an axis"},
     {"%0 = group_id i64 axis 3\n", "axis above 2"},
-    {"%0 = group_id i32\n", "another type"},
-    {"%0 = add f32 %0 %0\n", "not there yet"},
+    {"%0 = group_id i32\n", "other than the inferred"},
+    {"%0 = add f32 %0 %0\n", "before it is defined"},
     {C "%5 = add f32x4 %0 %3\n", "5 '%5 = add f32x4 %0 %3' operands differ"},
-    {C "%5 = add f32 %0 %0\n", "has another type"},
+    {C "%5 = add f32 %0 %0\n", "other than the inferred"},
     {C "%5 = add f32x4 %0\n", "wrong number of operands"},
     {C "%5 = add f32x4 %0 %0 %0\n", "wrong number of operands"},
-    {C "add %0 %0\n", "has another type"},
+    {C "add %0 %0\n", "other than the inferred"},
     {C "%5 = and f32x4 %0 %0\n", "does not take this dtype"},
     {C "%5 = exp i64 %1\n", "does not take this dtype"},
     {C "%5 = lt boolx4 %2 %2\n", "does not take this dtype"},
-    {C "%5 = lt f32x4 %0 %0\n", "has another type"},
+    {C "%5 = lt f32x4 %0 %0\n", "other than the inferred"},
     {C "%5 = select f32x4 %0 %0 %0\n", "condition must be a bool"},
     {C "%5 = select f32x4 %2 %0 %3\n", "choices differ"},
     {C "%5 = select f32 %2 %3 %3\n", "condition must be a bool"},
-    {C "%5 = bitcast f64x3 %0\n", "has another type"},
-    {C "%5 = bitcast u8x16 %2\n", "takes and gives numbers"},
+    {C "%5 = bitcast f64x3 %0\n", "other than the inferred"},
+    {C "%5 = bitcast u8x16 %2\n", "converts numbers"},
     {C "%5 = bitcast f64 %3\n", "do not divide"},
     {C "%5 = splat f32x8 %0\n", "takes a scalar"},
     {C "%5 = splat f32x65 %3\n", "1 to 64 lanes"},
     {C "%5 = iota f32x4\n", "1 to 64 integers"},
-    {C "%5 = extract f32 %0 lane 4\n", "lane that is not there"},
-    {C "%5 = insert f32x4 %0 %1\n", "inserts a scalar"},
-    {C "%5 = shuffle f32x2 %0 [0 4]\n", "lane that is not there"},
+    {C "%5 = extract f32 %0 lane 4\n", "lane that does not exist"},
+    {C "%5 = insert f32x4 %0 %1\n", "must insert a scalar"},
+    {C "%5 = shuffle f32x2 %0 [0 4]\n", "lane that does not exist"},
     {C "%5 = tail boolx4 %3\n", "takes an i64"},
     {"%0 = const f32x3 1\n%1 = radd f32 %0\n", "power of two"},
     {"%0 = const i32x4 1\n%1 = dot4 i32x4 %0 %0 %0\n", "four i8 or u8"},
@@ -53,7 +54,7 @@ static const struct {
     {P "%2 = ptr ptr.f32 %0 %0\n", "takes an i64 index"},
     {P "%2 = load f32x4 %0 align 3\n", "power of two"},
     {P "%2 = load f32x4 %0 align 8192\n", "power of two"},
-    {P "%2 = load f64x4 %0\n", "has another type"},
+    {P "%2 = load f64x4 %0\n", "other than the inferred"},
     {P "%2 = const boolx8 true\n%3 = load f32x4 %0 %2\n", "mask must be"},
     {P "%2 = const f32 0\nstore %1 %2\n", "read-only"},
     {P "%2 = const f64 0\nstore %0 %2\n", "differs in dtype"},
@@ -64,7 +65,7 @@ static const struct {
     {P "prefetch %0 stream\n", "cannot stream"},
     {"%0 = local shared.f32\n", "bad count"},
     {"%0 = local shared.f32 count 262145\n", "bad count"},
-    {"%0 = local ptr.f32 count 1\n", "has another type"},
+    {"%0 = local ptr.f32 count 1\n", "other than the inferred"},
     {C "%5 = reg f32 %3\n%6 = add f32 %5 %3\n", "takes a register"},
     {C "%5 = get f32 %3\n", "must name a register"},
     {C "%5 = reg f32 %3\nset %5 %1\n", "differ in type"},
@@ -72,7 +73,7 @@ static const struct {
     {C "%5 = loop i64 %1 %3 %1\nend\n", "must be i64"},
     {C "if %2\nend\n", "condition must be a bool"},
     {C "if %4\n", "without END"},
-    {"end\n", "closes nothing"},
+    {"end\n", "closes no block"},
     {"else\n", "has no IF"},
     {C "%5 = loop i64 %1 %1 %1\nelse\nend\n", "has no IF"},
     {C "if %4\nelse\nelse\nend\n", "has no IF"},
@@ -81,10 +82,10 @@ static const struct {
     {C "if %4\n%6 = neg i64 %1\nelse\n%8 = neg i64 %6\nend\n",
      "block that has ended"},
     {C "store %0 %0\n%6 = neg i64 %5\n", "5 'store %0 %0' takes a pointer"},
-    {C "barrier\n%6 = neg i64 %5\n", "makes no value"},
+    {C "barrier\n%6 = neg i64 %5\n", "without a value"},
 };
 
-static void bad_programs_are_refused(void **state) {
+static void invalid_kernels_are_rejected(void **state) {
   (void)state;
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     lb_kernel k;
@@ -97,20 +98,20 @@ static void bad_programs_are_refused(void **state) {
   }
 }
 
-static void heads_are_checked(void **state) {
+static void headers_are_checked(void **state) {
   (void)state;
-  static const char *const heads[] = {
+  static const char *const headers[] = {
       "kernel 1k local 1 1 1", "kernel a.b local 1 1 1",
       "kernel k local 1025 1 1", "kernel k local 32 32 2"};
-  for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+  for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {
     lb_kernel k;
-    assert_ok(lb_kernel_parse(heads[i], &k));
+    assert_ok(lb_kernel_parse(headers[i], &k));
     assert_error(lb_kernel_verify(&k), LB_INTERNAL, "has ");
     lb_kernel_fini(&k);
   }
 }
 
-static void deep_nesting_is_refused(void **state) {
+static void deep_nesting_is_rejected(void **state) {
   (void)state;
   for (int depth = LB_K_MAX_DEPTH; depth <= LB_K_MAX_DEPTH + 1; depth++) {
     lb_kbuilder b;
@@ -128,9 +129,9 @@ static void deep_nesting_is_refused(void **state) {
   }
 }
 
-// Any change to any byte of the arrays is noticed, or leaves a kernel that can
+// Any change to any byte of the arrays is detected, or leaves a kernel that can
 // be printed; nothing is read out of bounds.
-static void no_array_contents_are_dangerous(void **state) {
+static void arbitrary_array_contents_are_safe(void **state) {
   (void)state;
   lb_kernel k = kernel_of(C
                           "%5 = shuffle f32x4 %0 %0 [0 1 4 7]\n"
@@ -159,10 +160,10 @@ static void no_array_contents_are_dangerous(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(bad_programs_are_refused),
-      cmocka_unit_test(heads_are_checked),
-      cmocka_unit_test(deep_nesting_is_refused),
-      cmocka_unit_test(no_array_contents_are_dangerous),
+      cmocka_unit_test(invalid_kernels_are_rejected),
+      cmocka_unit_test(headers_are_checked),
+      cmocka_unit_test(deep_nesting_is_rejected),
+      cmocka_unit_test(arbitrary_array_contents_are_safe),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,13 @@
-// lower/lower.c -- one function a form, between a checked spec and a checked
-// kernel.
+// lower/lower.c -- Verifies a spec, calls the function of its form, and
+// finishes and simplifies the kernel.
 #include "lower/lower.h"
 
 #include <stdio.h>
 
 #include "lower/lowering.h"
 
-// Tiles leave registers for a row of b and a broadcast of a, of 32 or 16.
+// Tiles leave registers for a row of b and a broadcast of a, out of 32 (V4) or
+// 16.
 lb_lower_tile lb_lower_tile_of(const lb_target *t) {
   if (t->level >= LB_LEVEL_V4) return (lb_lower_tile){6, 64};
   return (lb_lower_tile){t->level >= LB_LEVEL_V3 ? 6 : 2, 16};
@@ -18,15 +19,15 @@ typedef struct form {
 } form;
 
 static const form forms[LB_FORM_COUNT] = {
-    [LB_FORM_ELTWISE] = {"eltwise", lb_lower_map},
-    [LB_FORM_ROW_REDUCE] = {"row_reduce", lb_lower_rows},
+    [LB_FORM_ELTWISE] = {"eltwise", lb_lower_eltwise},
+    [LB_FORM_ROW_REDUCE] = {"row_reduce", lb_lower_row_reduce},
     [LB_FORM_MATMUL] = {"matmul", lb_lower_matmul},
     [LB_FORM_ATTENTION] = {"attention", lb_lower_attention},
     [LB_FORM_CONV] = {"conv", lb_lower_matmul},
     [LB_FORM_WINDOW] = {"window", lb_lower_window},
 };
 
-// The same spec and facts have the same name: it is what profilers show.
+// Equal specs and facts give equal names; profilers show this name.
 static void name_kernel(const lb_lowering *e, char *out) {
   uint64_t h = lb_hash(e->spec, lb_spec_bytes(e->spec));
   h = lb_hash_seeded(e->facts, sizeof *e->facts, h);

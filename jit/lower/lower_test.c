@@ -1,5 +1,5 @@
-// lower/lower_test.c -- what kernels are made of, and the values that are easy
-// to get wrong.
+// lower/lower_test.c -- Checks the code of kernels, and values that are easy to
+// get wrong.
 #include "kir/testkit.h"
 
 #include <math.h>
@@ -32,19 +32,19 @@ static lb_spec sum_and_max(void) {
   return finish(&b);
 }
 
-// Softmax without the maximum; `again`: plus x.
-static lb_spec softmax(bool again) {
+// Softmax without the maximum; `reads_input_again`: plus x.
+static lb_spec softmax(bool reads_input_again) {
   lb_spec_builder b;
   lb_spec_begin(&b, LB_FORM_ROW_REDUCE);
   uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
   uint8_t e = unary(&b, LB_S_EXP, x);
   uint8_t y = binary(&b, LB_S_DIV, e, unary(&b, LB_S_RSUM, e));
-  if (again) y = binary(&b, LB_S_ADD, y, x);
+  if (reads_input_again) y = binary(&b, LB_S_ADD, y, x);
   lb_spec_output(&b, y, LB_LAYOUT_FULL);
   return finish(&b);
 }
 
-// a * b + bias, then a function of that unless it is LB_S_COUNT.
+// a * b + bias, then `function` unless it is LB_S_COUNT.
 static lb_spec linear(lb_sop function) {
   lb_spec_builder b;
   lb_spec_begin(&b, LB_FORM_MATMUL);
@@ -122,7 +122,7 @@ static void empty_rows_sum_to_zero(void **state) {
   assert_true(isinf(max) && max < 0);
 }
 
-static void nan_wins(void **state) {
+static void nan_propagates(void **state) {
   (void)state;
   float x[70], sum, max;
   for (int i = 0; i < 70; i++) x[i] = (float)i;
@@ -134,8 +134,8 @@ static void nan_wins(void **state) {
   }
 }
 
-// Sums of mathematics are in registers at the first level, in memory at the
-// others.
+// Sums of mathematical functions are in registers at the first level, in memory
+// at the others.
 static void sums_do_not_depend_on_the_level(void **state) {
   (void)state;
   lb_spec_builder b;
@@ -165,9 +165,9 @@ static void sums_do_not_depend_on_the_level(void **state) {
 
 static void rows_may_be_written_in_place(void **state) {
   (void)state;
-  for (int again = 0; again < 2; again++) {
+  for (int reads_input_again = 0; reads_input_again < 2; reads_input_again++) {
     enum { N = 70 };
-    lb_spec s = softmax(again);
+    lb_spec s = softmax(reads_input_again);
     lb_kernel k = lowered(&s, &(lb_facts){0}, &test_targets[2]);
     float from[N], apart[N], same[N];
     for (int i = 0; i < N; i++) from[i] = same[i] = (float)i / N;
@@ -202,9 +202,9 @@ static lb_spec residual(void) {
 
 enum { K = 2 };
 
-// a * b + r in place of r, of m rows and n columns, all of whose numbers are
-// small: each is added to once.
-static void add_product(const lb_kernel *k, int64_t m, int64_t n) {
+// Runs a * b + r in place of r, of m rows and n columns. All numbers are small;
+// the test checks that each element is added to once.
+static void add_matmul(const lb_kernel *k, int64_t m, int64_t n) {
   size_t each = sizeof(float), bytes = (size_t)(m * n) * each;
   float *a = malloc((size_t)m * K * each), *b = malloc((size_t)n * K * each);
   float *r = malloc(bytes), *want = malloc(bytes);
@@ -244,27 +244,28 @@ static lb_kernel residual_of_tiles(uint16_t rows, uint16_t cols) {
   return lowered(&s, &f, &test_targets[0]);
 }
 
-// A short tile reads rows that another one has: none may be added to twice.
+// A short tile reads rows that another tile has, too: none may be added to
+// twice.
 static void short_tiles_add_to_each_row_once(void **state) {
   (void)state;
   lb_kernel k = residual_of_tiles(9, 16);
-  for (int64_t m = 1; m <= 24; m++) add_product(&k, m, 5);
+  for (int64_t m = 1; m <= 24; m++) add_matmul(&k, m, 5);
   lb_kernel_fini(&k);
 }
 
-// Of so many columns eight tiles are a band: one, two and three of them.
+// With this many columns a band is eight tiles: tests one, two and three bands.
 static void bands_add_to_each_row_once(void **state) {
   (void)state;
   lb_kernel k = residual_of_tiles(9, 48);
   static const int64_t rows[] = {71, 72, 73, 143, 144, 145, 149};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-    add_product(&k, rows[i], 2003);
+    add_matmul(&k, rows[i], 2003);
   lb_kernel_fini(&k);
 }
 
 // -- code --------------------------------------------------------------------
 
-static void softmax_takes_each_exponential_once(void **state) {
+static void softmax_computes_each_exponential_once(void **state) {
   (void)state;
   lb_facts f = {0};
   lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_COLS, 64);
@@ -272,16 +273,16 @@ static void softmax_takes_each_exponential_once(void **state) {
   lb_kernel k = lowered(&s, &f, &test_targets[0]);
   assert_int_equal(count_of(&k, LB_K_EXP), 4);
   lb_kernel_fini(&k);
-  s = softmax(true);  // x is read again, and may be where y is
+  s = softmax(true);  // x is read again, and may be the memory of y
   k = lowered(&s, &f, &test_targets[0]);
   assert_int_equal(count_of(&k, LB_K_EXP), 4 + 2);
   lb_kernel_fini(&k);
 }
 
 // Four loads of b, six of a, a bias for each vector; loops over bands, columns,
-// rows and parts of k, of which long ones send for four lines of three rows.
-// Where there is nothing to sum: one store, in two loops.
-static void a_product_with_facts_is_one_tile(void **state) {
+// rows and parts of k, where long sums prefetch four cache lines of three rows.
+// For empty sums: one store, in two loops.
+static void a_matmul_with_facts_is_one_tile(void **state) {
   (void)state;
   lb_facts f = {0};
   lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_COLS, 64);
@@ -297,9 +298,9 @@ static void a_product_with_facts_is_one_tile(void **state) {
   lb_kernel_fini(&k);
 }
 
-// Three rows that begin somewhere in a line: four lines each, and a part of one
-// more.
-static void outputs_are_sent_for_to_their_last_line(void **state) {
+// Three rows that begin anywhere in a cache line: four lines each, and a part
+// of one more.
+static void outputs_are_prefetched_to_their_last_line(void **state) {
   (void)state;
   lb_facts f = {0};
   lb_facts_add(&f, LB_ASSUME_AT_MOST, LB_DIM_COLS, 64);
@@ -311,7 +312,7 @@ static void outputs_are_sent_for_to_their_last_line(void **state) {
   lb_kernel_fini(&k);
 }
 
-// A product whose sums are biased five times, or have a function behind them.
+// A matmul whose epilogue adds the bias five times, and optionally a function.
 static lb_spec long_epilogue(bool function) {
   lb_spec_builder b;
   lb_spec_begin(&b, LB_FORM_MATMUL);
@@ -325,8 +326,8 @@ static lb_spec long_epilogue(bool function) {
   return finish(&b);
 }
 
-// Long epilogues send for them as well, in wide tiles and without a function.
-static void outputs_of_long_epilogues_are_sent_for(void **state) {
+// Long epilogues prefetch outputs, too, in wide tiles without a function.
+static void outputs_of_long_epilogues_are_prefetched(void **state) {
   (void)state;
   static const int want[2][2] = {{12, 0}, {0, 0}};  // function, narrow
   for (int i = 0; i < 4; i++) {
@@ -345,9 +346,9 @@ static void outputs_of_long_epilogues_are_sent_for(void **state) {
   }
 }
 
-// Multiplications of places in the loops around a vector of sums, where `loops`
-// is set to how many of them there are.
-static int places_multiplied(const lb_kernel *k, int *loops) {
+// Integer multiplications of addresses in the innermost loops with vector FMAs;
+// `loops` is set to the number of these loops.
+static int address_multiplications(const lb_kernel *k, int *loops) {
   int all = 0, here = 0;
   bool sums = false;
   *loops = 0;
@@ -364,7 +365,7 @@ static int places_multiplied(const lb_kernel *k, int *loops) {
   return all;
 }
 
-static lb_spec product_of(lb_layout a, lb_layout b_layout) {
+static lb_spec matmul_of(lb_layout a, lb_layout b_layout) {
   lb_spec_builder b;
   lb_spec_begin(&b, LB_FORM_MATMUL);
   lb_spec_input(&b, LB_F32, a);
@@ -384,14 +385,14 @@ static lb_spec depthwise(void) {
   return finish(&b);
 }
 
-// One of the two units that make products of vectors makes those of integers.
-static void steps_of_sums_multiply_no_places(void **state) {
+// One of the two units that multiply vectors also multiplies integers.
+static void inner_loops_multiply_no_addresses(void **state) {
   (void)state;
   lb_spec specs[] = {
-      product_of(LB_LAYOUT_FULL, LB_LAYOUT_PANEL),
-      product_of(LB_LAYOUT_STRIDED, LB_LAYOUT_PANEL),
-      product_of(LB_LAYOUT_FULL, LB_LAYOUT_FULL),
-      product_of(LB_LAYOUT_STRIDED, LB_LAYOUT_STRIDED),
+      matmul_of(LB_LAYOUT_FULL, LB_LAYOUT_PANEL),
+      matmul_of(LB_LAYOUT_STRIDED, LB_LAYOUT_PANEL),
+      matmul_of(LB_LAYOUT_FULL, LB_LAYOUT_FULL),
+      matmul_of(LB_LAYOUT_STRIDED, LB_LAYOUT_STRIDED),
       depthwise(),
   };
   for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
@@ -399,14 +400,14 @@ static void steps_of_sums_multiply_no_places(void **state) {
       const lb_target *t = &test_targets[ti];
       int loops;
       lb_kernel k = lowered(&specs[i], &(lb_facts){0}, t);
-      assert_int_equal(places_multiplied(&k, &loops), 0);
+      assert_int_equal(address_multiplications(&k, &loops), 0);
       assert_true(loops > 1);
       lb_kernel_fini(&k);
     }
 }
 
 // Tiles of three panels, of two and of one, each of nine rows, eight and one.
-static void what_is_left_of_columns_goes_in_two_panels(void **state) {
+static void remaining_columns_use_two_panels(void **state) {
   (void)state;
   lb_facts f = {0};
   lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, 9);
@@ -417,7 +418,7 @@ static void what_is_left_of_columns_goes_in_two_panels(void **state) {
   lb_kernel_fini(&k);
 }
 
-static int products_of(const lb_kernel *k, uint32_t lanes) {
+static int fmas_of(const lb_kernel *k, uint32_t lanes) {
   int n = 0;
   for (uint32_t i = 0; i < k->n_insts; i++)
     n += k->insts[i].op == LB_K_FMA && k->insts[i].lanes == lanes;
@@ -425,7 +426,7 @@ static int products_of(const lb_kernel *k, uint32_t lanes) {
 }
 
 // Tiles of sixteen rows, fifteen and one.
-static void half_a_vector_is_enough_for_few_columns(void **state) {
+static void few_columns_use_half_width_vectors(void **state) {
   (void)state;
   lb_facts f = {0};
   lb_facts_add(&f, LB_CHOOSE_TILE, LB_DIM_ROWS, 16);
@@ -433,14 +434,14 @@ static void half_a_vector_is_enough_for_few_columns(void **state) {
   lb_facts_add(&f, LB_ASSUME_AT_MOST, LB_DIM_COLS, 16);
   lb_spec s = linear(LB_S_COUNT), w = depthwise();
   lb_kernel whole = lowered(&s, &f, &test_targets[0]);
-  lb_kernel halves = lowered(&s, &f, &test_targets[1]);
+  lb_kernel half_width = lowered(&s, &f, &test_targets[1]);
   lb_kernel windows = lowered(&w, &(lb_facts){0}, &test_targets[1]);
-  assert_int_equal(products_of(&whole, 8), 0);
-  assert_int_equal(products_of(&halves, 8), 16 + 15 + 1);
-  assert_int_equal(products_of(&halves, 16), products_of(&whole, 16));
-  assert_true(products_of(&windows, 8) > 0);
+  assert_int_equal(fmas_of(&whole, 8), 0);
+  assert_int_equal(fmas_of(&half_width, 8), 16 + 15 + 1);
+  assert_int_equal(fmas_of(&half_width, 16), fmas_of(&whole, 16));
+  assert_true(fmas_of(&windows, 8) > 0);
   lb_kernel_fini(&whole);
-  lb_kernel_fini(&halves);
+  lb_kernel_fini(&half_width);
   lb_kernel_fini(&windows);
 }
 
@@ -456,8 +457,9 @@ static lb_spec convolution(bool plus) {
   return finish(&b);
 }
 
-// Four lines of two rows of six, with each run; with each step b and the image.
-static void what_is_added_to_convolutions_is_sent_for(void **state) {
+// Four cache lines of two rows of six per row of taps; per step, b and the
+// input.
+static void inputs_added_to_convolutions_are_prefetched(void **state) {
   (void)state;
   lb_facts f = {0};
   lb_facts_add(&f, LB_ASSUME_MULTIPLE, LB_DIM_COLS, 64);
@@ -482,7 +484,7 @@ static void all_tiles_share_a_long_epilogue(void **state) {
   lb_kernel_fini(&k);
 }
 
-static void sizes_that_are_known_leave_no_loops(void **state) {
+static void known_sizes_leave_no_loops(void **state) {
   (void)state;
   lb_facts f = {0};
   lb_facts_add(&f, LB_ASSUME_EQUAL, LB_DIM_COLS, 40);
@@ -493,9 +495,9 @@ static void sizes_that_are_known_leave_no_loops(void **state) {
   lb_kernel_fini(&k);
 }
 
-// -- what is refused ---------------------------------------------------------
+// -- errors ------------------------------------------------------------------
 
-static void tiles_that_are_none_are_refused(void **state) {
+static void unsupported_tiles_are_rejected(void **state) {
   (void)state;
   static const uint16_t tiles[][2] = {{33, 16}, {1, 8}, {1, 24}, {6, 256}};
   lb_spec s = linear(LB_S_COUNT);
@@ -509,7 +511,7 @@ static void tiles_that_are_none_are_refused(void **state) {
   }
 }
 
-static void bytes_that_are_no_spec_are_refused(void **state) {
+static void invalid_specs_and_facts_are_rejected(void **state) {
   (void)state;
   lb_kernel k;
   lb_spec s = linear(LB_S_COUNT);
@@ -525,23 +527,23 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(sums_of_negative_zeros_are_negative),
       cmocka_unit_test(empty_rows_sum_to_zero),
-      cmocka_unit_test(nan_wins),
+      cmocka_unit_test(nan_propagates),
       cmocka_unit_test(sums_do_not_depend_on_the_level),
       cmocka_unit_test(rows_may_be_written_in_place),
       cmocka_unit_test(short_tiles_add_to_each_row_once),
       cmocka_unit_test(bands_add_to_each_row_once),
-      cmocka_unit_test(softmax_takes_each_exponential_once),
-      cmocka_unit_test(a_product_with_facts_is_one_tile),
-      cmocka_unit_test(outputs_are_sent_for_to_their_last_line),
-      cmocka_unit_test(outputs_of_long_epilogues_are_sent_for),
-      cmocka_unit_test(steps_of_sums_multiply_no_places),
-      cmocka_unit_test(what_is_left_of_columns_goes_in_two_panels),
-      cmocka_unit_test(half_a_vector_is_enough_for_few_columns),
-      cmocka_unit_test(what_is_added_to_convolutions_is_sent_for),
+      cmocka_unit_test(softmax_computes_each_exponential_once),
+      cmocka_unit_test(a_matmul_with_facts_is_one_tile),
+      cmocka_unit_test(outputs_are_prefetched_to_their_last_line),
+      cmocka_unit_test(outputs_of_long_epilogues_are_prefetched),
+      cmocka_unit_test(inner_loops_multiply_no_addresses),
+      cmocka_unit_test(remaining_columns_use_two_panels),
+      cmocka_unit_test(few_columns_use_half_width_vectors),
+      cmocka_unit_test(inputs_added_to_convolutions_are_prefetched),
       cmocka_unit_test(all_tiles_share_a_long_epilogue),
-      cmocka_unit_test(sizes_that_are_known_leave_no_loops),
-      cmocka_unit_test(tiles_that_are_none_are_refused),
-      cmocka_unit_test(bytes_that_are_no_spec_are_refused),
+      cmocka_unit_test(known_sizes_leave_no_loops),
+      cmocka_unit_test(unsupported_tiles_are_rejected),
+      cmocka_unit_test(invalid_specs_and_facts_are_rejected),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,9 @@
-// lower/lowering.c -- the body builder that all families share.
+// lower/lowering.c -- Builds the body of a kernel; shared by all forms.
 #include "lower/lowering.h"
 
 #include <string.h>
 
-// Elementwise operations have the same names in both languages.
+// Elementwise operations have the same names in specs and in kernel IR.
 static const uint8_t kops[LB_S_COUNT] = {
 #define LB_SLEAF(...)
 #define LB_SREDUCE(...)
@@ -16,7 +16,7 @@ bool lb_lower_is_costly(const lb_snode *n) {
          lb_kop_infos[kops[n->op]].cls == LB_KC_PURE;
 }
 
-// -- small things ------------------------------------------------------------
+// -- helpers -----------------------------------------------------------------
 
 lb_kval lb_lower_add(lb_lowering *e, lb_kval x, int64_t n) {
   return n ? lb_k_add(&e->b, x, lb_k_i64(&e->b, n)) : x;
@@ -26,7 +26,7 @@ lb_kval lb_lower_mul(lb_lowering *e, lb_kval x, int64_t n) {
   return n == 1 ? x : lb_k_mul(&e->b, x, lb_k_i64(&e->b, n));
 }
 
-lb_kval lb_lower_down(lb_lowering *e, lb_kval x, int64_t n) {
+lb_kval lb_lower_round_down(lb_lowering *e, lb_kval x, int64_t n) {
   return lb_k_sub(&e->b, x, lb_k_rem(&e->b, x, lb_k_i64(&e->b, n)));
 }
 
@@ -34,17 +34,17 @@ void lb_lower_advance(lb_lowering *e, lb_kval reg, lb_kval by) {
   lb_k_set(&e->b, reg, lb_k_ptr(&e->b, lb_k_get(&e->b, reg), by, 0));
 }
 
-static lb_kval steps_of(lb_lowering *e, lb_kval stride) {
+static lb_kval offsets_of(lb_lowering *e, lb_kval stride) {
   return lb_k_mul(&e->b, lb_k_iota(&e->b, LB_I64, e->lanes),
                   lb_k_splat(&e->b, stride, e->lanes));
 }
 
 lb_kval lb_lower_gather(lb_lowering *e, lb_kval p, lb_kval stride,
                         lb_kval mask) {
-  return lb_k_gather(&e->b, p, steps_of(e, stride), mask, LB_K_NONE);
+  return lb_k_gather(&e->b, p, offsets_of(e, stride), mask, LB_K_NONE);
 }
 
-// -- arguments, scopes, stages -----------------------------------------------
+// -- arguments, uniformity, stages -------------------------------------------
 
 static lb_kval int_param(lb_lowering *e) {
   return lb_k_param(&e->b, lb_kt(LB_I64, 1));
@@ -57,7 +57,7 @@ static void take_strides(lb_lowering *e, lb_stride *to, uint8_t n) {
   }
 }
 
-// An input that lies as an output does may be the same memory.
+// An input with the dtype and layout of an output may be the same memory.
 static bool may_be_written(const lb_spec *s, int input) {
   if (s->form == LB_FORM_ATTENTION || input < lb_spec_factors(s) ||
       lb_spec_is_gathered(s, (uint8_t)input))
@@ -88,8 +88,8 @@ static void take_arguments(lb_lowering *e) {
   take_strides(e, e->out_stride, s->n_out);
   take_strides(e, e->in_stride, s->n_in);
   for (int i = 0; lb_spec_has_taps(s) && i < 2; i++) {
-    e->taps[i].run = int_param(e);
-    e->taps[i].step = int_param(e);
+    e->taps[i].y = int_param(e);
+    e->taps[i].x = int_param(e);
   }
   for (int i = 0; i < s->n_scalars; i++)
     e->scalar[i] = lb_k_param(&e->b, lb_kt(s->nodes[s->n_in + i].dtype, 1));
@@ -110,23 +110,25 @@ static void find_stages(lb_lowering *e) {
   }
 }
 
-static void find_scopes(lb_lowering *e) {
+static void find_uniformity(lb_lowering *e) {
   uint8_t varies[LB_SPEC_MAX_NODES];
   lb_spec_varies(e->spec, varies);
   for (int i = 0; i < e->spec->n_nodes; i++) {
     bool all = !varies[i] && e->stage[i] == 0;
     bool each = varies[i] & LB_VARIES_COLS;
-    e->scope[i] = all ? LB_UNIFORM : each ? LB_VARYING : LB_UNIFORM_ROW;
+    e->uniformity[i] = all ? LB_UNIFORM : each ? LB_VARYING : LB_UNIFORM_ROW;
   }
 }
 
-// Scalars that are sources of lanes or of reductions, or stored in all columns.
+// Marks scalars that are sources of vectors or of reductions, or are stored in
+// all columns.
 static void find_splats(lb_lowering *e) {
   const lb_spec *s = e->spec;
   for (int i = 0; i < s->n_nodes; i++) {
     const lb_snode *n = &s->nodes[i];
     if (n->op == LB_S_GATHER_ROW) continue;
-    if (e->scope[i] == LB_VARYING || lb_sop_infos[n->op].rule == LB_SR_REDUCE)
+    if (e->uniformity[i] == LB_VARYING ||
+        lb_sop_infos[n->op].rule == LB_SR_REDUCE)
       for (int j = 0; j < n->n_src; j++) e->is_splat[n->src[j]] = true;
   }
   for (int i = 0; i < s->n_out; i++)
@@ -135,18 +137,18 @@ static void find_splats(lb_lowering *e) {
 }
 
 void lb_lower_begin(lb_lowering *e) {
-  e->kept = e->kept_out = LB_SPEC_NO_NODE;
-  memset(e->one, 0xff, sizeof e->one);  // LB_K_NONE
+  e->cached_node = e->cached_out = LB_SPEC_NO_NODE;
+  memset(e->uniform, 0xff, sizeof e->uniform);  // LB_K_NONE
   memset(e->lanes_of, 0xff, sizeof e->lanes_of);
   take_arguments(e);
   find_stages(e);
-  find_scopes(e);
+  find_uniformity(e);
   find_splats(e);
 }
 
 // -- scalars -----------------------------------------------------------------
 
-static lb_kval operate(lb_lowering *e, const lb_snode *n, const lb_kval *src,
+static lb_kval emit_op(lb_lowering *e, const lb_snode *n, const lb_kval *src,
                        uint32_t lanes) {
   lb_kinst in = {.op = kops[n->op],
                  .dtype = n->dtype,
@@ -162,42 +164,43 @@ static lb_kval scalar_of(lb_lowering *e, const lb_snode *n) {
     case LB_S_SCALAR: return e->scalar[n->arg];
     case LB_S_COLS: return lb_k_cast(&e->b, e->dims[LB_DIM_COLS], n->dtype);
     default:
-      for (int j = 0; j < n->n_src; j++) src[j] = e->one[n->src[j]];
-      return operate(e, n, src, 1);
+      for (int j = 0; j < n->n_src; j++) src[j] = e->uniform[n->src[j]];
+      return emit_op(e, n, src, 1);
   }
 }
 
-void lb_lower_give(lb_lowering *e, uint8_t node, lb_kval one) {
-  e->one[node] = one;
+void lb_lower_set_uniform(lb_lowering *e, uint8_t node, lb_kval one) {
+  e->uniform[node] = one;
   if (e->is_splat[node]) e->lanes_of[node] = lb_k_splat(&e->b, one, e->lanes);
 }
 
-static void give_scope(lb_lowering *e, lb_uniformity scope, uint8_t stage) {
+static void compute_uniforms(lb_lowering *e, lb_uniformity uniformity,
+                             uint8_t stage) {
   for (uint8_t i = 0; i < e->spec->n_nodes; i++) {
     const lb_snode *n = &e->spec->nodes[i];
-    if (e->scope[i] != scope || e->stage[i] != stage ||
+    if (e->uniformity[i] != uniformity || e->stage[i] != stage ||
         lb_sop_infos[n->op].rule == LB_SR_REDUCE)
       continue;
-    lb_lower_give(e, i, scalar_of(e, n));
+    lb_lower_set_uniform(e, i, scalar_of(e, n));
   }
 }
 
-void lb_lower_all(lb_lowering *e) {
+void lb_lower_uniforms(lb_lowering *e) {
   for (int i = 0; i < e->spec->n_in; i++) e->in_row[i] = e->in[i];
-  give_scope(e, LB_UNIFORM, 0);
+  compute_uniforms(e, LB_UNIFORM, 0);
 }
 
 static lb_kval row_of(lb_lowering *e, lb_kval p, lb_kval stride, lb_kval row) {
   return lb_k_ptr(&e->b, p, lb_k_mul(&e->b, row, stride), 0);
 }
 
-static void find_picked(lb_lowering *e) {
+static void find_gathered_rows(lb_lowering *e) {
   for (int i = e->spec->n_in; i < e->spec->n_nodes; i++) {
     const lb_snode *n = &e->spec->nodes[i];
     if (n->op != LB_S_GATHER_ROW) continue;
     uint8_t from = n->src[0];
-    e->picked[i] =
-        row_of(e, e->in[from], e->in_stride[from].row, e->one[n->src[1]]);
+    e->gathered_row[i] =
+        row_of(e, e->in[from], e->in_stride[from].row, e->uniform[n->src[1]]);
   }
 }
 
@@ -212,12 +215,12 @@ void lb_lower_row(lb_lowering *e, lb_kval row) {
   }
   for (int i = 0; i < s->n_out; i++)
     e->out_row[i] = row_of(e, e->out[i], e->out_stride[i].row, row);
-  lb_lower_stage(e, 0);
-  find_picked(e);
+  lb_lower_row_stage(e, 0);
+  find_gathered_rows(e);
 }
 
-void lb_lower_stage(lb_lowering *e, uint8_t stage) {
-  give_scope(e, LB_UNIFORM_ROW, stage);
+void lb_lower_row_stage(lb_lowering *e, uint8_t stage) {
+  compute_uniforms(e, LB_UNIFORM_ROW, stage);
 }
 
 // -- lanes -------------------------------------------------------------------
@@ -226,7 +229,7 @@ void lb_lower_at(lb_lowering *e, lb_kval col, lb_kval mask) {
   e->col = col;
   e->mask = mask;
   for (int i = 0; i < e->spec->n_nodes; i++)
-    if (e->scope[i] == LB_VARYING) e->lanes_of[i] = LB_K_NONE;
+    if (e->uniformity[i] == LB_VARYING) e->lanes_of[i] = LB_K_NONE;
 }
 
 static lb_kval load_lanes(lb_lowering *e, lb_kval row) {
@@ -242,20 +245,21 @@ static lb_kval input_lanes(lb_lowering *e, uint8_t i) {
   return lb_lower_gather(e, p, e->in_stride[i].col, e->mask);
 }
 
-// Sources first; no deeper than a spec has nodes.
+// Recursion computes sources first; its depth is bounded by the nodes of a
+// spec.
 lb_kval lb_lower_value(lb_lowering *e, uint8_t node) {
   const lb_snode *n = &e->spec->nodes[node];
   lb_kval src[4];
   if (e->lanes_of[node] != LB_K_NONE) return e->lanes_of[node];
-  if (node == e->kept) {
-    src[0] = load_lanes(e, e->out_row[e->kept_out]);
+  if (node == e->cached_node) {
+    src[0] = load_lanes(e, e->out_row[e->cached_out]);
     return e->lanes_of[node] = src[0];
   }
   if (n->op == LB_S_INPUT) return e->lanes_of[node] = input_lanes(e, n->arg);
   if (n->op == LB_S_GATHER_ROW)
-    return e->lanes_of[node] = load_lanes(e, e->picked[node]);
+    return e->lanes_of[node] = load_lanes(e, e->gathered_row[node]);
   for (int j = 0; j < n->n_src; j++) src[j] = lb_lower_value(e, n->src[j]);
-  return e->lanes_of[node] = operate(e, n, src, e->lanes);
+  return e->lanes_of[node] = emit_op(e, n, src, e->lanes);
 }
 
 // -- outputs -----------------------------------------------------------------
@@ -283,7 +287,7 @@ void lb_lower_stores(lb_lowering *e, const lb_stores *s) {
       lb_k_store_masked(b, p, s->value[i], 0, s->mask);
     } else if (layout == LB_LAYOUT_STRIDED) {
       lb_kval p = lb_k_ptr(b, e->out_row[i], lb_k_mul(b, s->col, step), 0);
-      lb_k_scatter(b, p, steps_of(e, step), s->value[i], s->mask);
+      lb_k_scatter(b, p, offsets_of(e, step), s->value[i], s->mask);
     }
   }
 }
@@ -291,17 +295,17 @@ void lb_lower_stores(lb_lowering *e, const lb_stores *s) {
 void lb_lower_row_stores(lb_lowering *e) {
   for (int i = 0; i < e->spec->n_out; i++)
     if (e->spec->out[i].layout == LB_LAYOUT_PER_ROW)
-      lb_k_store(&e->b, e->out_row[i], e->one[e->spec->out[i].node], 0);
+      lb_k_store(&e->b, e->out_row[i], e->uniform[e->spec->out[i].node], 0);
 }
 
 // -- all columns -------------------------------------------------------------
 
 enum { MAX_UNROLL = 4 };
 
-// Mathematics needs the registers for itself.
+// Mathematical functions need most registers themselves.
 static uint32_t unroll_of(const lb_lowering *e) {
   for (int i = 0; i < e->spec->n_nodes; i++)
-    if (e->scope[i] == LB_VARYING && i != e->kept &&
+    if (e->uniformity[i] == LB_VARYING && i != e->cached_node &&
         lb_lower_is_costly(&e->spec->nodes[i]))
       return 2;
   return MAX_UNROLL;
@@ -320,14 +324,14 @@ static void unrolled_columns(lb_lowering *e, lb_kval end, uint32_t vectors) {
   lb_k_end(b);
 }
 
-// Full groups of vectors, then vectors under a mask.
+// Full groups of vectors, then single vectors under a mask.
 void lb_lower_columns(lb_lowering *e) {
   lb_kbuilder *b = &e->b;
   lb_kval cols = e->dims[LB_DIM_COLS];
   uint32_t vectors = unroll_of(e);
   int group = (int)(vectors * e->lanes);
   if (!lb_lower_has_stores(e)) return;
-  lb_kval end = lb_lower_down(e, cols, group);
+  lb_kval end = lb_lower_round_down(e, cols, group);
   unrolled_columns(e, end, vectors);
   if (lb_facts_divides(e->facts, LB_DIM_COLS, group)) return;
   bool whole = lb_facts_divides(e->facts, LB_DIM_COLS, (int)e->lanes);

@@ -1,10 +1,11 @@
-// lower/machine_test.c -- random specs lowered, compiled and run at each level
-// this machine has.
+// lower/machine_test.c -- Lowers, compiles and runs random specs at each level
+// that this machine supports.
 //
-// Exact operations against the reference, bit for bit; with mathematics, all
-// levels against the first: results do not depend on the level. Attention has
-// exponentials, so the first level is near the reference, and the others are
-// like it.
+// Exact operations are compared with the reference bit for bit. With
+// mathematical functions, all levels are compared with the first one, because
+// results do not depend on the level. Attention has exponentials, so its first
+// level is compared with the reference within a tolerance, and the others with
+// the first exactly.
 #include "lower/problem_test.h"
 #include "lower/testtargets.h"
 #include "toolchain/machine.h"
@@ -23,35 +24,35 @@ static void execute(machine_fn *fn, const problem_case *c, char **got) {
   fn(cells);
 }
 
-static void drop(problem_case *c, char **got) {
+static void free_outputs(problem_case *c, char **got) {
   for (int i = 0; i < c->p.spec.n_out; i++) free(got[i]);
 }
 
-// What the next levels must give.
-static void want_this(problem_case *c, char **got) {
+// Makes these results the expected ones of the next levels.
+static void set_expected(problem_case *c, char **got) {
   for (int i = 0; i < c->p.spec.n_out; i++)
     memcpy(c->want[i], got[i], c->p.out[i].bytes);
 }
 
-// The greatest finite number of v: a sum of parts of it is not more.
-static double greatest_value(const problem *p) {
+// The largest finite magnitude in v: weighted averages of v do not exceed it.
+static double max_abs_value(const problem *p) {
   lb_dtype t = p->spec.in[2].dtype;
-  double most = 0;
+  double max_abs = 0;
   for (size_t i = 0; i < p->in[2].bytes; i += lb_dtype_size(t)) {
     double x = fabs(num_read(t, p->in[2].data + i).f);
-    if (isfinite(x) && x > most) most = x;
+    if (isfinite(x) && x > max_abs) max_abs = x;
   }
-  return most;
+  return max_abs;
 }
 
-// Exponentials of the same scores, each some ulp off.
+// Both have exponentials of the same scores, each within some ulps.
 static void compare_near(const problem_case *c, uint32_t lanes, char *got) {
   lb_dtype t = c->p.spec.out[0].dtype;
-  double most = greatest_value(&c->p);
+  double max_abs = max_abs_value(&c->p);
   for (size_t i = 0; i < c->p.out[0].bytes; i += lb_dtype_size(t)) {
     num a = num_read(t, got + i), b = num_read(t, c->want[0] + i);
-    if (num_same(a, b) || fabs(a.f - b.f) <= 2e-6 * most) continue;
-    tell(c, lanes, "far from the reference");
+    if (num_same(a, b) || fabs(a.f - b.f) <= 2e-6 * max_abs) continue;
+    report(c, lanes, "far from the reference");
   }
 }
 
@@ -59,7 +60,7 @@ static void run_case(levels *l, lb_form form, uint64_t number) {
   problem_case c;
   bool attention = form == LB_FORM_ATTENTION;
   only_exact = number % 3 != 0;
-  if (!case_make(&c, form, number)) return;
+  if (!case_init(&c, form, number)) return;
   for (int i = 0; i < l->n; i++) {
     char *got[LB_SPEC_MAX_OUT];
     lb_kernel k;
@@ -68,19 +69,20 @@ static void run_case(levels *l, lb_form form, uint64_t number) {
     execute(machine_load(&l->list[i], &k), &c, got);
     if (attention && only_exact && i == 0)
       compare_near(&c, lb_target_lanes(t), got[0]);
-    if ((attention || !only_exact) && i == 0) want_this(&c, got);
+    if ((attention || !only_exact) && i == 0) set_expected(&c, got);
     compare(&c, lb_target_lanes(t), got);
-    drop(&c, got);
+    free_outputs(&c, got);
     lb_kernel_fini(&k);
   }
-  case_free(&c);
+  case_fini(&c);
 }
 
 static int open_levels(void **state) {
   static levels l;
-  lb_level most = lb_target_host().level;
+  lb_level max_abs = lb_target_host().level;
   for (int i = 0; i < TEST_TARGETS; i++)
-    if (test_targets[i].level >= LB_LEVEL_V3 && test_targets[i].level <= most)
+    if (test_targets[i].level >= LB_LEVEL_V3 &&
+        test_targets[i].level <= max_abs)
       l.list[l.n++] = machine_open(test_targets[i]);
   *state = &l;
   return 0;
@@ -96,35 +98,35 @@ static void run_cases(void **state, lb_form form, uint64_t n) {
   for (uint64_t i = 0; i < n; i++) run_case(*state, form, i);
 }
 
-static void maps_are_right_at_every_level(void **state) {
+static void eltwise_is_correct_at_every_level(void **state) {
   run_cases(state, LB_FORM_ELTWISE, 36);
 }
 
-static void rows_are_right_at_every_level(void **state) {
+static void row_reductions_are_correct_at_every_level(void **state) {
   run_cases(state, LB_FORM_ROW_REDUCE, 36);
 }
 
-static void products_are_right_at_every_level(void **state) {
+static void matmuls_are_correct_at_every_level(void **state) {
   run_cases(state, LB_FORM_MATMUL, 24);
 }
 
-static void attention_is_right_at_every_level(void **state) {
+static void attention_is_correct_at_every_level(void **state) {
   run_cases(state, LB_FORM_ATTENTION, 16);
 }
 
-static void convolutions_are_right_at_every_level(void **state) {
+static void convolutions_are_correct_at_every_level(void **state) {
   run_cases(state, LB_FORM_CONV, 24);
 }
 
-static void windows_are_right_at_every_level(void **state) {
+static void windows_are_correct_at_every_level(void **state) {
   run_cases(state, LB_FORM_WINDOW, 36);
 }
 
 // -- registers ---------------------------------------------------------------
 
-// product + bias, and more to come.
-static uint8_t begin_product(lb_spec_builder *b, lb_layout right,
-                             uint8_t *bias) {
+// matmul + bias; the caller adds more nodes.
+static uint8_t begin_matmul(lb_spec_builder *b, lb_layout right,
+                            uint8_t *bias) {
   lb_spec_begin(b, LB_FORM_MATMUL);
   lb_spec_input(b, LB_F32, LB_LAYOUT_FULL);
   lb_spec_input(b, LB_F32, right);
@@ -133,30 +135,30 @@ static uint8_t begin_product(lb_spec_builder *b, lb_layout right,
   return lb_spec_node(b, LB_S_ADD, LB_F32, (uint8_t[]){acc, *bias}, 2);
 }
 
-static lb_spec end_product(lb_spec_builder *b, uint8_t y) {
+static lb_spec end_matmul(lb_spec_builder *b, uint8_t y) {
   lb_spec s;
   lb_spec_output(b, y, LB_LAYOUT_FULL);
   assert_ok(lb_spec_finish(b, &s));
   return s;
 }
 
-// x = product + bias, then x * (erf(x) + bias)
-static lb_spec product_with_erf(lb_layout right) {
+// x = matmul + bias, then x * (erf(x) + bias)
+static lb_spec matmul_with_erf(lb_layout right) {
   lb_spec_builder b;
-  uint8_t bias, x = begin_product(&b, right, &bias);
+  uint8_t bias, x = begin_matmul(&b, right, &bias);
   uint8_t y = lb_spec_node(&b, LB_S_ERF, LB_F32, &x, 1);
   y = lb_spec_node(&b, LB_S_ADD, LB_F32, (uint8_t[]){y, bias}, 2);
   y = lb_spec_node(&b, LB_S_MUL, LB_F32, (uint8_t[]){x, y}, 2);
-  return end_product(&b, y);
+  return end_matmul(&b, y);
 }
 
-// max(product + bias, 0)
-static lb_spec product_with_relu(lb_layout right) {
+// max(matmul + bias, 0)
+static lb_spec matmul_with_relu(lb_layout right) {
   lb_spec_builder b;
-  uint8_t bias, x = begin_product(&b, right, &bias);
+  uint8_t bias, x = begin_matmul(&b, right, &bias);
   uint8_t zero = lb_spec_scalar(&b, LB_F32);
   x = lb_spec_node(&b, LB_S_MAX, LB_F32, (uint8_t[]){x, zero}, 2);
-  return end_product(&b, x);
+  return end_matmul(&b, x);
 }
 
 static uint32_t spills_at(machine *m, const lb_spec *s, int64_t rows,
@@ -173,39 +175,39 @@ static uint32_t spills_at(machine *m, const lb_spec *s, int64_t rows,
 
 static void chosen_tiles_stay_in_registers(void **state) {
   levels *l = *state;
-  lb_spec s = product_with_erf(LB_LAYOUT_PANEL);
-  lb_spec pairs = product_with_erf(LB_LAYOUT_PANEL_K2);
+  lb_spec s = matmul_with_erf(LB_LAYOUT_PANEL);
+  lb_spec k2 = matmul_with_erf(LB_LAYOUT_PANEL_K2);
   for (int i = 0; i < l->n; i++) {
     for (int64_t rows = 1; rows <= 9; rows++)
       assert_int_equal(spills_at(&l->list[i], &s, rows, 384), 0);
     for (int64_t cols = 8; cols <= 24; cols += 8)
-      assert_int_equal(spills_at(&l->list[i], &pairs, 64, cols), 0);
+      assert_int_equal(spills_at(&l->list[i], &k2, 64, cols), 0);
   }
 }
 
-// Masks and outputs come after the sums.
-static void tiles_stay_in_registers_whatever_the_columns(void **state) {
+// Masks and outputs are computed after the accumulation.
+static void tiles_stay_in_registers_for_any_columns(void **state) {
   levels *l = *state;
-  lb_spec s = product_with_relu(LB_LAYOUT_PANEL);
-  lb_spec pairs = product_with_relu(LB_LAYOUT_PANEL_K2);
+  lb_spec s = matmul_with_relu(LB_LAYOUT_PANEL);
+  lb_spec k2 = matmul_with_relu(LB_LAYOUT_PANEL_K2);
   for (int i = 0; i < l->n; i++) {
     for (int64_t cols = 354; cols <= 370; cols++)
       assert_int_equal(spills_at(&l->list[i], &s, 300, cols), 0);
     for (int64_t cols = 1; cols <= 24; cols++)
-      assert_int_equal(spills_at(&l->list[i], &pairs, 300, cols), 0);
+      assert_int_equal(spills_at(&l->list[i], &k2, 300, cols), 0);
   }
 }
 
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(maps_are_right_at_every_level),
-      cmocka_unit_test(rows_are_right_at_every_level),
-      cmocka_unit_test(products_are_right_at_every_level),
+      cmocka_unit_test(eltwise_is_correct_at_every_level),
+      cmocka_unit_test(row_reductions_are_correct_at_every_level),
+      cmocka_unit_test(matmuls_are_correct_at_every_level),
       cmocka_unit_test(chosen_tiles_stay_in_registers),
-      cmocka_unit_test(tiles_stay_in_registers_whatever_the_columns),
-      cmocka_unit_test(attention_is_right_at_every_level),
-      cmocka_unit_test(convolutions_are_right_at_every_level),
-      cmocka_unit_test(windows_are_right_at_every_level),
+      cmocka_unit_test(tiles_stay_in_registers_for_any_columns),
+      cmocka_unit_test(attention_is_correct_at_every_level),
+      cmocka_unit_test(convolutions_are_correct_at_every_level),
+      cmocka_unit_test(windows_are_correct_at_every_level),
   };
   void *state;
   test_name = "test_lower_machine";

@@ -1,5 +1,5 @@
-// lower/reference_test.h -- for tests: specs evaluated as spec.h says, element
-// by element, with no kernel in sight.
+// lower/reference_test.h -- For tests: evaluates specs element by element as
+// spec.h defines them, independently of kernels.
 #ifndef LB_LOWER_REFERENCE_TEST_H
 #define LB_LOWER_REFERENCE_TEST_H
 
@@ -130,12 +130,12 @@ static inline bool int_less(num x, num y) {
   return lb_dtype_is_signed(x.t) ? (int64_t)x.u < (int64_t)y.u : x.u < y.u;
 }
 
-static inline uint64_t int_divide(num x, num y, bool rest) {
+static inline uint64_t int_divide(num x, num y, bool remainder) {
   int64_t a = (int64_t)x.u, b = (int64_t)y.u;
   if (y.u == 0) return 0;
-  if (!lb_dtype_is_signed(x.t)) return rest ? x.u % y.u : x.u / y.u;
-  if (b == -1) return rest ? 0 : 0 - x.u;
-  return (uint64_t)(rest ? a % b : a / b);
+  if (!lb_dtype_is_signed(x.t)) return remainder ? x.u % y.u : x.u / y.u;
+  if (b == -1) return remainder ? 0 : 0 - x.u;
+  return (uint64_t)(remainder ? a % b : a / b);
 }
 
 static inline uint64_t int_shift(num x, num y, bool left) {
@@ -205,7 +205,7 @@ typedef struct problem {
   int64_t dims[LB_SDIMS];
   operand in[LB_SPEC_MAX_IN], out[LB_SPEC_MAX_OUT];
   struct {
-    int64_t run, step;
+    int64_t y, x;
   } taps[2];  // strides
   uint64_t scalars[LB_SPEC_MAX_SCALARS];
 } problem;
@@ -224,12 +224,12 @@ static inline num element(const operand *o, lb_dtype t, int64_t row,
   return num_read(t, o->data + at * (int64_t)lb_dtype_size(t));
 }
 
-static inline bool is_paired(const problem *p) {
+static inline bool is_k2(const problem *p) {
   return lb_spec_factors(&p->spec) == 2 &&
          p->spec.in[1].layout == LB_LAYOUT_PANEL_K2;
 }
 
-// Where element (k, c) of b's panels lies.
+// The offset of element (k, c) of b's panels.
 static inline int64_t panel_at(const problem *p, uint8_t i, int64_t k,
                                int64_t c) {
   static const struct {
@@ -266,8 +266,8 @@ static inline num sum_at(const problem *p, lb_dtype t, int64_t r, int64_t c,
                          int64_t first, int64_t by) {
   num sum = {.t = t};
   for (int64_t k = first; k < p->dims[LB_DIM_K]; k += by) {
-    bool turned = p->spec.form == LB_FORM_ATTENTION;
-    num b = turned ? input_at(p, 1, c, k) : input_at(p, 1, k, c);
+    bool transposed = p->spec.form == LB_FORM_ATTENTION;
+    num b = transposed ? input_at(p, 1, c, k) : input_at(p, 1, k, c);
     num s[3] = {cast_num(t, input_at(p, 0, r, k)), cast_num(t, b), sum};
     num product = apply(LB_S_MUL, t, s);
     if (k == first)
@@ -280,9 +280,8 @@ static inline num sum_at(const problem *p, lb_dtype t, int64_t r, int64_t c,
   return sum;
 }
 
-static inline num product_at(const problem *p, lb_dtype t, int64_t r,
-                             int64_t c) {
-  if (!is_paired(p)) return sum_at(p, t, r, c, 0, 1);
+static inline num acc_at(const problem *p, lb_dtype t, int64_t r, int64_t c) {
+  if (!is_k2(p)) return sum_at(p, t, r, c, 0, 1);
   num odd = sum_at(p, t, r, c, 1, 2), even = sum_at(p, t, r, c, 0, 2);
   return apply(LB_S_ADD, t, (num[3]){even, odd});
 }
@@ -304,12 +303,12 @@ static inline num combine_tap(lb_acc kind, lb_dtype t, bool first, num acc,
   return apply(LB_S_FMA, t, (num[3]){x, y, acc});
 }
 
-// A sum of floats in the making: blocks, their parts, and the total, of which
-// each begins with the first that it gets.
+// The state of a float sum: blocks, parts and the total, each of which starts
+// with its first summand.
 typedef struct blocked_sum {
   num block, part;
   double total;
-  int taps, blocks;  // of the present block and part
+  int taps, blocks;  // of the current block and part
 } blocked_sum;
 
 static inline void end_block(blocked_sum *s, lb_dtype t) {
@@ -322,18 +321,18 @@ static inline void end_block(blocked_sum *s, lb_dtype t) {
   s->blocks = 0;
 }
 
-// SUM and SQUARES at place (r, c).
+// SUM and SQUARES at (r, c).
 static inline num window_sum(const problem *p, lb_acc kind, lb_dtype t,
                              int64_t r, int64_t c) {
-  int64_t len = p->dims[LB_DIM_LEN], steps = p->dims[LB_DIM_STEPS];
-  int64_t runs = steps && steps < LB_SUM_TAPS ? LB_SUM_TAPS / steps : 1;
+  int64_t taps_y = p->dims[LB_DIM_TAPS_Y], taps_x = p->dims[LB_DIM_TAPS_X];
+  int64_t block_y = taps_x && taps_x < LB_SUM_TAPS ? LB_SUM_TAPS / taps_x : 1;
   blocked_sum s = {.total = -0.0};
-  if (len * steps == 0) return num_float(t, 0);
-  if (len * steps <= LB_SUM_TAPS) runs = len;
-  for (int64_t i = 0; i < len; i++)
-    for (int64_t j = 0; j < steps; j++) {
-      if (j ? j % LB_SUM_TAPS == 0 : i % runs == 0) end_block(&s, t);
-      int64_t at = i * p->taps[0].run + j * p->taps[0].step;
+  if (taps_y * taps_x == 0) return num_float(t, 0);
+  if (taps_y * taps_x <= LB_SUM_TAPS) block_y = taps_y;
+  for (int64_t i = 0; i < taps_y; i++)
+    for (int64_t j = 0; j < taps_x; j++) {
+      if (j ? j % LB_SUM_TAPS == 0 : i % block_y == 0) end_block(&s, t);
+      int64_t at = i * p->taps[0].y + j * p->taps[0].x;
       num x = cast_num(t, tap_at(p, 0, r * p->in[0].row + at + c));
       s.block = combine_tap(kind, t, s.taps++ == 0, s.block, x, x);
     }
@@ -341,19 +340,19 @@ static inline num window_sum(const problem *p, lb_acc kind, lb_dtype t,
   return num_float(t, s.blocks ? s.total + s.part.f : s.total);
 }
 
-// Every product or element of place (r, c), in the order of runs, steps, k, of
-// which `start` is the first and the next is `by` further.
+// Combines every product or element of (r, c) in the order of tap rows, taps,
+// k; k runs from `start` in steps of `by`.
 static inline num taps_from(const problem *p, lb_acc kind, lb_dtype t,
                             int64_t r, int64_t c, int64_t start, int64_t by) {
   static const double empty[] = {0, 0, -INFINITY, INFINITY, 0};
   bool conv = p->spec.form == LB_FORM_CONV, first = true;
   num acc = num_float(t, empty[kind]), y = acc;
   if (!lb_dtype_is_float(t)) acc = num_int(t, 0);
-  for (int64_t i = 0; i < p->dims[LB_DIM_LEN]; i++)
-    for (int64_t s = 0; s < p->dims[LB_DIM_STEPS]; s++)
+  for (int64_t i = 0; i < p->dims[LB_DIM_TAPS_Y]; i++)
+    for (int64_t s = 0; s < p->dims[LB_DIM_TAPS_X]; s++)
       for (int64_t k = start; k < (conv ? p->dims[LB_DIM_K] : 1); k += by) {
-        int64_t a = i * p->taps[0].run + s * p->taps[0].step;
-        int64_t b = i * p->taps[1].run + s * p->taps[1].step;
+        int64_t a = i * p->taps[0].y + s * p->taps[0].x;
+        int64_t b = i * p->taps[1].y + s * p->taps[1].x;
         num x = tap_at(p, 0, r * p->in[0].row + a + (conv ? k : c));
         if (conv)
           y = tap_at(p, 1, b + panel_at(p, 1, k, c));
@@ -375,7 +374,7 @@ static inline num taps_at(const problem *p, lb_acc kind, lb_dtype t, int64_t r,
                           int64_t c) {
   if (kind == LB_ACC_SUM || kind == LB_ACC_SQUARES)
     return window_sum(p, kind, t, r, c);
-  if (!is_paired(p)) return taps_from(p, kind, t, r, c, 0, 1);
+  if (!is_k2(p)) return taps_from(p, kind, t, r, c, 0, 1);
   num odd = taps_from(p, kind, t, r, c, 1, 2);
   return apply(LB_S_ADD, t, (num[3]){taps_from(p, kind, t, r, c, 0, 2), odd});
 }
@@ -402,7 +401,7 @@ static inline num value_at(reference *ref, uint8_t node, int64_t col) {
     case LB_S_ACC:
       x = lb_spec_has_taps(&p->spec)
               ? taps_at(p, n->arg, n->dtype, ref->row, col)
-              : product_at(p, n->dtype, ref->row, col);
+              : acc_at(p, n->dtype, ref->row, col);
       break;
     default:
       x = lb_sop_infos[n->op].rule == LB_SR_REDUCE ? ref->reduced[node]
@@ -423,8 +422,8 @@ static inline num empty_reduction(lb_sop op, lb_dtype t) {
   if (lb_dtype_is_float(t)) return num_float(t, x);
   if (!isinf(x)) return num_int(t, (uint64_t)x);
   uint64_t top = UINT64_C(1) << (8 * lb_dtype_size(t) - 1);
-  uint64_t least = lb_dtype_is_signed(t) ? top : 0;
-  return num_int(t, x < 0 ? least : ~least);
+  uint64_t min = lb_dtype_is_signed(t) ? top : 0;
+  return num_int(t, x < 0 ? min : ~min);
 }
 
 static inline num reduce_at(reference *ref, uint8_t node) {
@@ -453,7 +452,7 @@ static inline num reduce_at(reference *ref, uint8_t node) {
   return lane[0];
 }
 
-// -- attention: one row, as (6) of spec.h has it
+// -- attention: one row, as (6) of spec.h defines it
 
 typedef struct softmax {
   num max, sum, rescale;
@@ -497,12 +496,12 @@ static inline void softmax_block(reference *ref, softmax *s, int64_t first,
 static inline void attention_row(reference *ref, char *out) {
   const problem *p = ref->p;
   lb_dtype t = p->spec.out[0].dtype;
-  int64_t len = p->dims[LB_DIM_LEN], cols = p->dims[LB_DIM_COLS];
+  int64_t n_keys = p->dims[LB_DIM_KEYS], cols = p->dims[LB_DIM_COLS];
   softmax s = {.max = num_float(t, -INFINITY), .sum = num_float(t, 0)};
   num total[256];
   for (int64_t c = 0; c < cols; c++) total[c] = num_float(t, 0);
-  for (int64_t l = 0; l < len; l += LB_SPEC_KEYS) {
-    int64_t n = len - l < LB_SPEC_KEYS ? len - l : LB_SPEC_KEYS;
+  for (int64_t l = 0; l < n_keys; l += LB_SPEC_KEYS) {
+    int64_t n = n_keys - l < LB_SPEC_KEYS ? n_keys - l : LB_SPEC_KEYS;
     softmax_block(ref, &s, l, n);
     for (int64_t c = 0; c < cols; c++) {
       num sum = num_float(t, 0);
@@ -520,7 +519,7 @@ static inline void attention_row(reference *ref, char *out) {
               out + (ref->row * p->out[0].row + c) * (int64_t)lb_dtype_size(t));
 }
 
-// Writes the outputs of p into `out`, which lie as p->out does.
+// Writes the outputs of p into `out`, with the layouts of p->out.
 static inline void reference_run(const problem *p, char *const *out) {
   reference ref = {.p = p};
   const lb_spec *s = &p->spec;

@@ -1,4 +1,4 @@
-// lower/testtargets.h -- for tests: the targets that lowering distinguishes.
+// lower/testtargets.h -- For tests: the targets that lowering distinguishes.
 #ifndef LB_LOWER_TESTTARGETS_H
 #define LB_LOWER_TESTTARGETS_H
 

@@ -1,70 +1,73 @@
-// lower/window.c -- windows that slide: depthwise convolutions and pools, with
+// lower/window.c -- The WINDOW form: depthwise convolutions and pools, with
 // channels as columns.
 //
-// A *tile* is some rows times some vectors of columns, each with a register of
-// its own; taps are the inner loops. Pointers stand for three rows each, as in
-// products. Rows that share nothing are tiles of their own if they are long and
-// wide: they come from afar, and better four lines at a time.
+// A *tile* is some rows times some vectors of columns, with one accumulator
+// register each; the inner loops run over taps. A pointer serves three rows, as
+// in GEMMs. Rows that share no elements are tiles of one row if they are long
+// and wide: they are read from distant memory, and reading four cache lines at
+// a time is faster.
 //
-// Rows *slide* where each begins a step behind the one before it: step s of row
-// r is step s - 1 of row r + 1. What a tile has of a run then stays in
-// registers, and each of the first steps reads the element of the last row
-// alone. Else, and for steps after those, an element is read for each product.
+// Rows *slide* where each row's window begins one tap after that of the row
+// before: tap s of row r is tap s - 1 of row r + 1. The elements of a row of
+// taps then stay in registers, and each of the first MAX_SLIDING taps loads
+// only the element of the last row. Otherwise, and for later taps, an element
+// is loaded for each product.
 //
-// *Long* sums, of more than LB_SUM_TAPS elements, are made block by block: a
-// block in the registers of all others, the blocks of a part in registers of
-// their own, which no tap needs, and parts in totals of float64 in memory.
+// *Long* sums, of more than LB_SUM_TAPS elements, are computed in blocks: a
+// block in the usual accumulators, the blocks of a part in separate registers
+// that taps do not need, and parts in float64 totals in memory.
 #include <math.h>
 
 #include "lower/lowering.h"
 
 enum {
   MAX_ROWS = 8,
-  WIDE = 4,  // vectors of a row that is a tile of its own
+  WIDE = 4,  // vectors of a tile of one row
   MAX_VECTORS = 8,
-  ROWS_A_POINTER = 3,
-  SLIDING = 5,  // steps
-  MAX_POINTERS = (MAX_ROWS + SLIDING + 1) / ROWS_A_POINTER,
-  LONG = 64,  // steps
+  ROWS_PER_POINTER = 3,
+  MAX_SLIDING = 5,  // taps of a row of taps
+  MAX_POINTERS = (MAX_ROWS + MAX_SLIDING + 1) / ROWS_PER_POINTER,
+  LONG_TAPS_X = 64,
 };
 
-typedef struct window {
+typedef struct lower_window {
   lb_lowering *e;
   uint8_t acc_node;
   lb_acc kind;
   lb_dtype dtype;
   uint32_t rows, vectors;  // of the largest tile
-  lb_kval first;           // what registers begin with, a scalar
-  lb_kval slides;          // whether rows do, and have a step
-  lb_kval slid;            // how many steps that takes, or 0
-  lb_kval behind[2];       // them, in elements of the two inputs
-  struct {                 // of sums
+  lb_kval first;           // initial accumulator value, a scalar
+  lb_kval slides;          // whether rows slide, and have a tap
+  lb_kval n_sliding;       // taps per row of taps that slide, or 0
+  lb_kval slid_offset[2];  // their length in elements of the two inputs
+  struct {                 // SUM, SQUARES
     lb_kval is_long;
-    lb_kval runs, steps;  // of a block
-    lb_kval has_totals;   // whether there may be more than a part
-    lb_kval totals;       // memory of a tile's
+    lb_kval block_y, block_x;  // taps of a block
+    lb_kval has_totals;        // whether there may be more than one part
+    lb_kval totals;            // memory, for one tile
   } sum;
-} window;
+} lower_window;
 
 typedef struct tile {
-  const window *w;
+  const lower_window *w;
   uint32_t rows, vectors;
   lb_kval row, col;            // the first
-  lb_kval fresh;               // the first row that is not stored yet
+  lb_kval first_new;           // the first row that is not stored yet
   lb_kval mask[MAX_VECTORS];   // LB_K_NONE: all lanes
-  lb_kval from[MAX_POINTERS];  // the first taps of rows, at column `col`
+  lb_kval from[MAX_POINTERS];  // first taps of rows, at column `col`
   lb_kval acc[MAX_ROWS][MAX_VECTORS];
 } tile;
 
 // -- taps --------------------------------------------------------------------
 
-// Registers that so many vectors of what is combined take.
-static uint32_t registers(const window *w, uint32_t vectors) {
+// Registers that this many vectors of the accumulator dtype take.
+static uint32_t registers(const lower_window *w, uint32_t vectors) {
   return vectors * (uint32_t)lb_dtype_size(w->dtype) / 4;
 }
 
-// Sums, a run's elements and weights must fit into registers. Two rows share
-// too little, and pools that slide are too rare, for as much code.
+// Accumulators, the elements of a row of taps and weights must fit into
+// registers. Two rows share too little, and sliding pools are too rare, to
+// justify the code.
 static bool may_slide(const tile *t) {
   uint32_t all = t->w->e->lanes == 16 ? 32 : 16;
   return t->rows > 2 && t->w->kind == LB_ACC_DOT &&
@@ -74,16 +77,16 @@ static bool may_slide(const tile *t) {
 static void point_at_rows(tile *t) {
   lb_lowering *e = t->w->e;
   lb_kbuilder *b = &e->b;
-  uint32_t n = t->rows + (may_slide(t) ? SLIDING - 1 : 0);
+  uint32_t n = t->rows + (may_slide(t) ? MAX_SLIDING - 1 : 0);
   lb_kval stride = e->in_stride[0].row, at = lb_k_mul(b, t->row, stride);
   lb_kval p = lb_k_ptr(b, e->in[0], lb_k_add(b, at, t->col), 0);
-  for (uint32_t r = 0; r < n; r += ROWS_A_POINTER) {
-    t->from[r / ROWS_A_POINTER] = p;
-    p = lb_k_ptr(b, p, lb_lower_mul(e, stride, ROWS_A_POINTER), 0);
+  for (uint32_t r = 0; r < n; r += ROWS_PER_POINTER) {
+    t->from[r / ROWS_PER_POINTER] = p;
+    p = lb_k_ptr(b, p, lb_lower_mul(e, stride, ROWS_PER_POINTER), 0);
   }
 }
 
-// Vectors of what input i has behind p.
+// Loads the vectors of input i at p.
 static void load(const tile *t, uint8_t i, lb_kval p, lb_kval *out) {
   lb_lowering *e = t->w->e;
   lb_kbuilder *b = &e->b;
@@ -96,11 +99,11 @@ static void load(const tile *t, uint8_t i, lb_kval p, lb_kval *out) {
   }
 }
 
-// The same of row r, at a tap.
+// The same for row r, at a tap.
 static void load_row(const tile *t, uint32_t r, lb_kval tap, lb_kval *out) {
   lb_lowering *e = t->w->e;
-  lb_kval p = lb_k_ptr(&e->b, t->from[r / ROWS_A_POINTER], tap, 0);
-  lb_kval by = lb_lower_mul(e, e->in_stride[0].row, r % ROWS_A_POINTER);
+  lb_kval p = lb_k_ptr(&e->b, t->from[r / ROWS_PER_POINTER], tap, 0);
+  lb_kval by = lb_lower_mul(e, e->in_stride[0].row, r % ROWS_PER_POINTER);
   load(t, 0, lb_k_ptr(&e->b, p, by, 0), out);
 }
 
@@ -110,7 +113,8 @@ static void load_weights(const tile *t, lb_kval tap, lb_kval *out) {
   load(t, 1, lb_k_ptr(&e->b, e->in[1], at, 0), out);
 }
 
-static lb_kval combine(const window *w, lb_kval acc, lb_kval x, lb_kval y) {
+static lb_kval combine(const lower_window *w, lb_kval acc, lb_kval x,
+                       lb_kval y) {
   lb_kbuilder *b = &w->e->b;
   switch (w->kind) {
     case LB_ACC_DOT: return lb_k_fma(b, x, y, acc);
@@ -130,47 +134,48 @@ static void add_row(const tile *t, uint32_t r, const lb_kval *x,
   }
 }
 
-// The first steps of a run, of rows that slide, from these places of the two
-// inputs on. Each is inside of the one before it: there may be fewer.
+// The first taps of a row of taps, for rows that slide, from these offsets of
+// the two inputs on. Each tap is inside the `if` of the previous one: there may
+// be fewer.
 static void add_sliding(const tile *t, lb_kval in_x, lb_kval in_y) {
   lb_lowering *e = t->w->e;
   lb_kbuilder *b = &e->b;
   lb_kval x[MAX_ROWS][MAX_VECTORS], y[MAX_VECTORS] = {0};
   lb_k_if(b, t->w->slides);
-  for (uint32_t s = 0; s < SLIDING; s++) {
-    if (s) lb_k_if(b, lb_k_lt(b, lb_k_i64(b, s), e->dims[LB_DIM_STEPS]));
+  for (uint32_t s = 0; s < MAX_SLIDING; s++) {
+    if (s) lb_k_if(b, lb_k_lt(b, lb_k_i64(b, s), e->dims[LB_DIM_TAPS_X]));
     load_weights(t, in_y, y);
-    in_y = lb_k_add(b, in_y, e->taps[1].step);
+    in_y = lb_k_add(b, in_y, e->taps[1].x);
     for (uint32_t r = 0; r < t->rows; r++) {
       lb_kval *have = x[(r + s) % t->rows];
       if (!s || r + 1 == t->rows) load_row(t, r + s, in_x, have);
       add_row(t, r, have, y);
     }
   }
-  for (uint32_t s = 0; s < SLIDING; s++) lb_k_end(b);
+  for (uint32_t s = 0; s < MAX_SLIDING; s++) lb_k_end(b);
 }
 
-// The place in a register, which goes on to the next.
-static lb_kval go_on(lb_lowering *e, lb_kval reg, lb_kval by) {
+// Returns the offset in a register and advances it.
+static lb_kval post_increment(lb_lowering *e, lb_kval reg, lb_kval by) {
   lb_kval at = lb_k_get(&e->b, reg);
   lb_k_set(&e->b, reg, lb_k_add(&e->b, at, by));
   return at;
 }
 
-// One step, from the places in these registers of the two inputs on.
+// One tap, at the offsets in these registers of the two inputs.
 static void add_step(const tile *t, lb_kval in_x, lb_kval in_y) {
   lb_lowering *e = t->w->e;
   lb_kval x[MAX_VECTORS], y[MAX_VECTORS] = {0};
   if (t->w->kind == LB_ACC_DOT)
-    load_weights(t, go_on(e, in_y, e->taps[1].step), y);
-  in_x = go_on(e, in_x, e->taps[0].step);
+    load_weights(t, post_increment(e, in_y, e->taps[1].x), y);
+  in_x = post_increment(e, in_x, e->taps[0].x);
   for (uint32_t r = 0; r < t->rows; r++) {
     load_row(t, r, in_x, x);
     add_row(t, r, x, y);
   }
 }
 
-// Steps of a run, from these places on.
+// Some taps of a row of taps, from these offsets on.
 static void add_steps(const tile *t, lb_kval begin, lb_kval end, lb_kval in_x,
                       lb_kval in_y) {
   lb_kbuilder *b = &t->w->e->b;
@@ -186,50 +191,53 @@ static void add_taps(const tile *t) {
   lb_kbuilder *b = &e->b;
   lb_kval zero = lb_k_i64(b, 0);
   lb_kval in_x = lb_k_reg(b, zero), in_y = lb_k_reg(b, zero);
-  lb_k_loop(b, zero, e->dims[LB_DIM_LEN], lb_k_i64(b, 1));
-  in_x = go_on(e, in_x, e->taps[0].run);
-  in_y = t->w->kind == LB_ACC_DOT ? go_on(e, in_y, e->taps[1].run) : zero;
+  lb_k_loop(b, zero, e->dims[LB_DIM_TAPS_Y], lb_k_i64(b, 1));
+  in_x = post_increment(e, in_x, e->taps[0].y);
+  in_y =
+      t->w->kind == LB_ACC_DOT ? post_increment(e, in_y, e->taps[1].y) : zero;
   lb_kval begin = zero;
   if (may_slide(t)) {
     add_sliding(t, in_x, in_y);
-    begin = t->w->slid;
-    in_x = lb_k_add(b, in_x, t->w->behind[0]);
-    in_y = lb_k_add(b, in_y, t->w->behind[1]);
+    begin = t->w->n_sliding;
+    in_x = lb_k_add(b, in_x, t->w->slid_offset[0]);
+    in_y = lb_k_add(b, in_y, t->w->slid_offset[1]);
   }
-  add_steps(t, begin, e->dims[LB_DIM_STEPS], in_x, in_y);
+  add_steps(t, begin, e->dims[LB_DIM_TAPS_X], in_x, in_y);
   lb_k_end(b);
 }
 
 // -- long sums ---------------------------------------------------------------
 
-static bool is_sum(const window *w) {
+static bool is_sum(const lower_window *w) {
   return w->kind == LB_ACC_SUM || w->kind == LB_ACC_SQUARES;
 }
 
-// A block has some runs of some steps: one of both numbers is all there are, or
-// 1. A part is flushed when it has all its blocks, so there is more than one
-// only where taps are more than half of what fills one.
-static void find_blocks(window *w) {
+// A block has block_y rows of block_x taps; either block_x is all taps of a
+// row, or block_y is 1. A part is flushed when it has all its blocks, so there
+// can be more than one part only where there are more than half the taps that
+// fill one.
+static void find_blocks(lower_window *w) {
   lb_lowering *e = w->e;
   lb_kbuilder *b = &e->b;
-  lb_kval one = lb_k_i64(b, 1), most = lb_k_i64(b, LB_SUM_TAPS);
-  lb_kval len = e->dims[LB_DIM_LEN], steps = e->dims[LB_DIM_STEPS];
-  lb_kval taps = lb_k_mul(b, len, steps);
+  lb_kval one = lb_k_i64(b, 1), max_taps = lb_k_i64(b, LB_SUM_TAPS);
+  lb_kval taps_y = e->dims[LB_DIM_TAPS_Y], taps_x = e->dims[LB_DIM_TAPS_X];
+  lb_kval taps = lb_k_mul(b, taps_y, taps_x);
   lb_kval part = lb_k_i64(b, LB_SUM_TAPS * LB_SUM_BLOCKS / 2);
   uint32_t vectors = w->rows * w->vectors;
   if (vectors < MAX_VECTORS) vectors = MAX_VECTORS;
-  w->sum.is_long = lb_k_lt(b, most, taps);
-  w->sum.steps = lb_k_max(b, lb_k_min(b, steps, most), one);
-  w->sum.runs = lb_k_div(b, most, w->sum.steps);
+  w->sum.is_long = lb_k_lt(b, max_taps, taps);
+  w->sum.block_x = lb_k_max(b, lb_k_min(b, taps_x, max_taps), one);
+  w->sum.block_y = lb_k_div(b, max_taps, w->sum.block_x);
   w->sum.has_totals = lb_k_lt(b, part, taps);
   w->sum.totals = lb_k_local(b, LB_F64, vectors * e->lanes);
 }
 
-// Registers or places in memory of the vectors of a tile, one after the other.
+// State of a long sum: registers or addresses of the vectors of a tile,
+// consecutively.
 typedef struct long_sum {
   const tile *t;
   lb_kval none;  // -0.0, which changes no number when added
-  lb_kval n;     // blocks of the present part
+  lb_kval n;     // blocks of the current part
   lb_kval part[MAX_ROWS * MAX_VECTORS];
 } long_sum;
 
@@ -246,7 +254,7 @@ static lb_kval cast_to(lb_lowering *e, lb_kval x, lb_dtype t) {
   return lb_k_type(&e->b, x).dtype == t ? x : lb_k_cast(&e->b, x, t);
 }
 
-// The total of vector i with its part.
+// The total of vector i plus its part.
 static lb_kval total_of(const long_sum *s, uint32_t i) {
   lb_lowering *e = s->t->w->e;
   lb_kval part = cast_to(e, lb_k_get(&e->b, s->part[i]), LB_F64);
@@ -301,8 +309,8 @@ static void end_long(const long_sum *s) {
   lb_k_end(b);
 }
 
-// The first element of a block, at this place, is its sum so far: a block takes
-// an addition for each element, with the one of its sum.
+// A block starts with its first element, at this offset: this saves one
+// addition, which pays for adding the block to its part.
 static void begin_block(const tile *t, lb_kval in_x) {
   lb_kbuilder *b = &t->w->e->b;
   lb_kval x[MAX_VECTORS];
@@ -314,39 +322,39 @@ static void begin_block(const tile *t, lb_kval in_x) {
   }
 }
 
-// Runs of a block from `run` on, steps from `step` on.
-static void add_block(const tile *t, lb_kval run, lb_kval step) {
-  const window *w = t->w;
+// The taps of a block that begins at (tap_y, tap_x).
+static void add_block(const tile *t, lb_kval tap_y, lb_kval tap_x) {
+  const lower_window *w = t->w;
   lb_lowering *e = w->e;
   lb_kbuilder *b = &e->b;
-  const lb_kval len = e->dims[LB_DIM_LEN], steps = e->dims[LB_DIM_STEPS];
-  lb_kval last_run = lb_k_min(b, lb_k_add(b, run, w->sum.runs), len);
-  lb_kval last_step = lb_k_min(b, lb_k_add(b, step, w->sum.steps), steps);
-  lb_kval at = lb_k_add(b, lb_k_mul(b, run, e->taps[0].run),
-                        lb_k_mul(b, step, e->taps[0].step));
+  const lb_kval taps_y = e->dims[LB_DIM_TAPS_Y],
+                taps_x = e->dims[LB_DIM_TAPS_X];
+  lb_kval end_y = lb_k_min(b, lb_k_add(b, tap_y, w->sum.block_y), taps_y);
+  lb_kval end_x = lb_k_min(b, lb_k_add(b, tap_x, w->sum.block_x), taps_x);
+  lb_kval at = lb_k_add(b, lb_k_mul(b, tap_y, e->taps[0].y),
+                        lb_k_mul(b, tap_x, e->taps[0].x));
   begin_block(t, at);
-  lb_kval begin = lb_k_reg(b, lb_lower_add(e, step, 1));
-  lb_kval next = lb_k_reg(b, lb_k_add(b, at, e->taps[0].step));
+  lb_kval begin = lb_k_reg(b, lb_lower_add(e, tap_x, 1));
+  lb_kval next = lb_k_reg(b, lb_k_add(b, at, e->taps[0].x));
   lb_kval in_x = lb_k_reg(b, at);
-  lb_k_loop(b, run, last_run, lb_k_i64(b, 1));
-  add_steps(t, lb_k_get(b, begin), last_step, lb_k_get(b, next),
-            lb_k_i64(b, 0));
-  lb_k_set(b, begin, step);
-  go_on(e, in_x, e->taps[0].run);
+  lb_k_loop(b, tap_y, end_y, lb_k_i64(b, 1));
+  add_steps(t, lb_k_get(b, begin), end_x, lb_k_get(b, next), lb_k_i64(b, 0));
+  lb_k_set(b, begin, tap_x);
+  post_increment(e, in_x, e->taps[0].y);
   lb_k_set(b, next, lb_k_get(b, in_x));
   lb_k_end(b);
 }
 
 static void add_long(const tile *t) {
-  const window *w = t->w;
+  const lower_window *w = t->w;
   lb_lowering *e = w->e;
   lb_kbuilder *b = &e->b;
   lb_kval zero = lb_k_i64(b, 0);
   long_sum s = {.t = t};
   begin_long(&s);
-  lb_kval run = lb_k_loop(b, zero, e->dims[LB_DIM_LEN], w->sum.runs);
-  lb_kval step = lb_k_loop(b, zero, e->dims[LB_DIM_STEPS], w->sum.steps);
-  add_block(t, run, step);
+  lb_kval tap_y = lb_k_loop(b, zero, e->dims[LB_DIM_TAPS_Y], w->sum.block_y);
+  lb_kval tap_x = lb_k_loop(b, zero, e->dims[LB_DIM_TAPS_X], w->sum.block_x);
+  add_block(t, tap_y, tap_x);
   end_block(&s);
   lb_k_end(b);
   lb_k_end(b);
@@ -355,7 +363,7 @@ static void add_long(const tile *t) {
 
 // -- tiles -------------------------------------------------------------------
 
-static void finish_row(const tile *t, uint32_t r) {
+static void epilogue_row(const tile *t, uint32_t r) {
   lb_lowering *e = t->w->e;
   lb_stores s;
   for (uint32_t v = 0; v < t->vectors; v++) {
@@ -366,16 +374,17 @@ static void finish_row(const tile *t, uint32_t r) {
   }
 }
 
-static void finish(const tile *t) {
+static void epilogue(const tile *t) {
   lb_lowering *e = t->w->e;
   lb_kbuilder *b = &e->b;
   for (uint32_t r = 0; r < t->rows; r++) {
     lb_kval row = lb_lower_add(e, t->row, r);
-    bool again = r + 1 < t->rows;
-    if (again) lb_k_if(b, lb_k_lt(b, lb_lower_add(e, t->fresh, -1), row));
+    bool may_repeat = r + 1 < t->rows;
+    if (may_repeat)
+      lb_k_if(b, lb_k_lt(b, lb_lower_add(e, t->first_new, -1), row));
     lb_lower_row(e, row);
-    finish_row(t, r);
-    if (again) lb_k_end(b);
+    epilogue_row(t, r);
+    if (may_repeat) lb_k_end(b);
   }
 }
 
@@ -393,11 +402,11 @@ static void emit_tile(tile *t) {
   }
   add_taps(t);
   if (is_sum(t->w)) lb_k_end(&e->b);
-  lb_lower_all(e);
-  finish(t);
+  lb_lower_uniforms(e);
+  epilogue(t);
 }
 
-// All vectors of the tile, or what the columns leave of them.
+// Sets no masks, or those of the columns that exist.
 static void mask_tile(tile *t, bool whole) {
   lb_lowering *e = t->w->e;
   lb_kbuilder *b = &e->b;
@@ -408,7 +417,7 @@ static void mask_tile(tile *t, bool whole) {
   }
 }
 
-// Tiles of so many vectors at these columns.
+// Tiles of `vectors` vectors at columns `begin` to `end`.
 static void emit_tiles_at(tile *t, uint32_t vectors, lb_kval begin, lb_kval end,
                           bool whole) {
   lb_lowering *e = t->w->e;
@@ -424,40 +433,41 @@ static bool divides(const lb_lowering *e, uint32_t vectors) {
   return lb_facts_divides(e->facts, LB_DIM_COLS, (int)(vectors * e->lanes));
 }
 
-// Columns from `begin` on in single vectors under a mask. What is left for the
-// last takes half of one, if that is enough.
+// Columns from `begin` on in single masked vectors. The last ones use a
+// half-width vector if they fit into it.
 static void emit_last_tiles(tile *t, lb_kval begin) {
   lb_lowering *e = t->w->e;
   lb_kbuilder *b = &e->b;
   lb_kval cols = e->dims[LB_DIM_COLS], end = cols;
-  bool halves = lb_target_has(e->target, LB_FEATURE_FP256) && !divides(e, 1);
-  if (halves) {
-    lb_kval whole = lb_lower_down(e, cols, e->lanes);
+  bool half_width =
+      lb_target_has(e->target, LB_FEATURE_FP256) && !divides(e, 1);
+  if (half_width) {
+    lb_kval whole = lb_lower_round_down(e, cols, e->lanes);
     lb_kval few =
         lb_k_le(b, lb_k_sub(b, cols, whole), lb_k_i64(b, e->lanes / 2));
     end = lb_k_select(b, few, whole, cols);
   }
   emit_tiles_at(t, 1, begin, end, divides(e, 1));
-  if (!halves) return;
+  if (!half_width) return;
   e->lanes /= 2;
   emit_tiles_at(t, 1, end, cols, false);
   e->lanes *= 2;
 }
 
-// Columns of the present rows: wide tiles, then single vectors. A load under a
-// mask takes the place of a product, so it is for the last alone.
+// The columns of the current rows: wide tiles, then single vectors. A masked
+// load costs as much as a product, so only the last vector has one.
 static void emit_tiles(tile *t) {
   lb_lowering *e = t->w->e;
   lb_kval zero = lb_k_i64(&e->b, 0), cols = e->dims[LB_DIM_COLS];
   uint32_t wide = t->rows == 1 ? WIDE : t->w->vectors;
-  lb_kval end = lb_lower_down(e, cols, wide * e->lanes);
+  lb_kval end = lb_lower_round_down(e, cols, wide * e->lanes);
   emit_tiles_at(t, wide, zero, end, true);
   if (!divides(e, wide)) emit_last_tiles(t, end);
 }
 
-// Whether rows of a pool go through with all their columns at once: where masks
-// are numbers a vector that is off costs nothing.
-static bool takes_rows_whole(const window *w) {
+// Whether rows of a pool are processed with all their columns at once: with
+// mask registers, a vector that is off costs nothing.
+static bool takes_whole_rows(const lower_window *w) {
   return w->kind != LB_ACC_DOT && w->e->lanes == 16;
 }
 
@@ -467,8 +477,9 @@ static void emit_whole_rows(tile *t, uint32_t vectors) {
   emit_tiles_at(t, vectors, zero, e->dims[LB_DIM_COLS], false);
 }
 
-// If they are few: what is off is read with the next step anyway. It takes the
-// time of a load nevertheless, so sums, which can be long, have two widths.
+// Whole rows if there are few columns: elements that are masked off are read by
+// the next tap anyway. They still take the time of a load, so sums, which can
+// be long, have two widths.
 static void emit_pool_tiles(tile *t) {
   lb_lowering *e = t->w->e;
   lb_kbuilder *b = &e->b;
@@ -486,36 +497,36 @@ static void emit_pool_tiles(tile *t) {
   lb_k_end(b);
 }
 
-static void emit_single_rows(const window *w) {
+static void emit_single_rows(const lower_window *w) {
   lb_lowering *e = w->e;
   lb_kbuilder *b = &e->b;
   tile t = {.w = w, .rows = 1};
   lb_kval rows = e->dims[LB_DIM_ROWS];
-  t.row = t.fresh = lb_k_loop(b, lb_k_i64(b, 0), rows, lb_k_i64(b, 1));
-  if (takes_rows_whole(w))
+  t.row = t.first_new = lb_k_loop(b, lb_k_i64(b, 0), rows, lb_k_i64(b, 1));
+  if (takes_whole_rows(w))
     emit_pool_tiles(&t);
   else
     emit_tiles(&t);
   lb_k_end(b);
 }
 
-// Long, wide, and none has anything of another. Taken whole, rows of two
-// vectors wait for their sums, not for the image.
-static lb_kval are_apart(const window *w) {
+// Whether rows are long, wide and share no elements. Processed whole, rows of
+// two vectors wait for their accumulators, not for memory.
+static lb_kval are_disjoint(const lower_window *w) {
   lb_lowering *e = w->e;
   lb_kbuilder *b = &e->b;
-  lb_kval steps = e->dims[LB_DIM_STEPS], cols = e->dims[LB_DIM_COLS];
-  uint32_t least = takes_rows_whole(w) ? 2 * e->lanes + 1 : WIDE * e->lanes;
-  lb_kval width = lb_k_mul(b, steps, e->taps[0].step);
+  lb_kval taps_x = e->dims[LB_DIM_TAPS_X], cols = e->dims[LB_DIM_COLS];
+  uint32_t min_cols = takes_whole_rows(w) ? 2 * e->lanes + 1 : WIDE * e->lanes;
+  lb_kval width = lb_k_mul(b, taps_x, e->taps[0].x);
   lb_kval apart = lb_k_le(b, width, e->in_stride[0].row);
-  lb_kval wide = lb_k_le(b, lb_k_i64(b, least), cols);
-  lb_kval is_long = lb_k_le(b, lb_k_i64(b, LONG), steps);
+  lb_kval wide = lb_k_le(b, lb_k_i64(b, min_cols), cols);
+  lb_kval is_long = lb_k_le(b, lb_k_i64(b, LONG_TAPS_X), taps_x);
   return lb_k_and(b, lb_k_and(b, apart, wide), is_long);
 }
 
-// The last tile begins where it ends with the last row: it computes rows again
-// that were stored, if they do not come out even.
-static void emit_rows(const window *w) {
+// The last tile ends with the last row: if the rows are not a multiple of the
+// tile, it recomputes rows that were stored, and does not store them again.
+static void emit_rows(const lower_window *w) {
   lb_lowering *e = w->e;
   lb_kbuilder *b = &e->b;
   tile t = {.w = w, .rows = w->rows};
@@ -525,11 +536,11 @@ static void emit_rows(const window *w) {
     return;
   }
   lb_kval few = lb_k_lt(b, rows, lb_k_i64(b, t.rows));
-  lb_k_if(b, lb_k_or(b, few, are_apart(w)));
+  lb_k_if(b, lb_k_or(b, few, are_disjoint(w)));
   emit_single_rows(w);
   lb_k_else(b);
-  t.fresh = lb_k_loop(b, lb_k_i64(b, 0), rows, lb_k_i64(b, t.rows));
-  t.row = lb_k_min(b, t.fresh, lb_lower_add(e, rows, -(int64_t)t.rows));
+  t.first_new = lb_k_loop(b, lb_k_i64(b, 0), rows, lb_k_i64(b, t.rows));
+  t.row = lb_k_min(b, t.first_new, lb_lower_add(e, rows, -(int64_t)t.rows));
   emit_tiles(&t);
   lb_k_end(b);
   lb_k_end(b);
@@ -540,38 +551,38 @@ static double start_of(lb_acc kind) {
   return kind == LB_ACC_MIN ? INFINITY : -0.0;
 }
 
-// Sums begin with -0.0, so that the first comes out as it is; with 0.0 if there
-// is none.
-static lb_kval first_of(const window *w) {
+// Sums start with -0.0, so that the first element is added unchanged; with 0.0
+// if there is none.
+static lb_kval first_of(const lower_window *w) {
   lb_lowering *e = w->e;
   lb_kbuilder *b = &e->b;
   lb_ktype t = lb_kt(w->dtype, 1);
   lb_kval start = lb_k_num(b, t, start_of(w->kind));
   if (w->kind == LB_ACC_MAX || w->kind == LB_ACC_MIN) return start;
-  lb_kval taps = lb_k_mul(b, e->dims[LB_DIM_LEN], e->dims[LB_DIM_STEPS]);
+  lb_kval taps = lb_k_mul(b, e->dims[LB_DIM_TAPS_Y], e->dims[LB_DIM_TAPS_X]);
   lb_kval none = lb_k_eq(b, taps, lb_k_i64(b, 0));
   return lb_k_select(b, none, lb_k_num(b, t, 0), start);
 }
 
-static void find_slides(window *w) {
+static void find_sliding(lower_window *w) {
   lb_lowering *e = w->e;
   lb_kbuilder *b = &e->b;
-  lb_kval steps = e->dims[LB_DIM_STEPS], zero = lb_k_i64(b, 0);
-  lb_kval apart = lb_k_eq(b, e->taps[0].step, e->in_stride[0].row);
-  w->slides = lb_k_and(b, apart, lb_k_lt(b, zero, steps));
-  w->slid =
-      lb_k_select(b, w->slides, lb_k_min(b, steps, lb_k_i64(b, SLIDING)), zero);
+  lb_kval taps_x = e->dims[LB_DIM_TAPS_X], zero = lb_k_i64(b, 0);
+  lb_kval apart = lb_k_eq(b, e->taps[0].x, e->in_stride[0].row);
+  w->slides = lb_k_and(b, apart, lb_k_lt(b, zero, taps_x));
+  w->n_sliding = lb_k_select(
+      b, w->slides, lb_k_min(b, taps_x, lb_k_i64(b, MAX_SLIDING)), zero);
   for (int i = 0; i < 2; i++)
-    w->behind[i] = lb_k_mul(b, w->slid, e->taps[i].step);
+    w->slid_offset[i] = lb_k_mul(b, w->n_sliding, e->taps[i].x);
 }
 
 void lb_lower_window(lb_lowering *e) {
-  window w = {.e = e, .rows = 1, .vectors = WIDE};
+  lower_window w = {.e = e, .rows = 1, .vectors = WIDE};
   while (e->spec->nodes[w.acc_node].op != LB_S_ACC) w.acc_node++;
   w.kind = e->spec->nodes[w.acc_node].arg;
   w.dtype = e->spec->nodes[w.acc_node].dtype;
   w.first = first_of(&w);
-  if (w.kind == LB_ACC_DOT) find_slides(&w);
+  if (w.kind == LB_ACC_DOT) find_sliding(&w);
   w.rows = (uint32_t)lb_facts_get(e->facts, LB_CHOOSE_TILE, LB_DIM_ROWS, 8);
   if (w.rows > MAX_ROWS) w.rows = MAX_ROWS;
   w.vectors = w.rows > (e->lanes == 16 ? 6 : 4) ? 1 : w.rows > 2 ? 2 : 4;

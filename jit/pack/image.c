@@ -1,4 +1,4 @@
-// pack/image.c -- objects made into one stretch of code, with its index.
+// pack/image.c -- Combines objects into one block of code, with an index.
 #include "pack/image.h"
 
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 #include "device/cpu/elf.h"
 #include "device/cpu/exec.h"
 
-// The image of an object for an address, appended.
-static lb_status put_image(const lb_elf *elf, uint64_t run, lb_strbuf *out) {
+// Links an object for address `run` and appends its image.
+static lb_status append_image(const lb_elf *elf, uint64_t run, lb_strbuf *out) {
   uint8_t *image = malloc(elf->size);
   if (!image) return lb_oom();
   lb_status st = lb_elf_link(elf, image, run);
@@ -18,11 +18,12 @@ static lb_status put_image(const lb_elf *elf, uint64_t run, lb_strbuf *out) {
 }
 
 // Code that is the same at two addresses is the same at all.
-static lb_status check_moves(const lb_elf *elf, const char *image) {
+static lb_status check_position_independent(const lb_elf *elf,
+                                            const char *image) {
   lb_strbuf moved = {0};
-  lb_status st = put_image(elf, UINT64_C(0x5a5a5a5a5000), &moved);
+  lb_status st = append_image(elf, UINT64_C(0x5a5a5a5a5000), &moved);
   if (!lb_failed(st) && memcmp(moved.data, image, elf->size) != 0)
-    st = lb_error(LB_UNSUPPORTED, "a kernel holds an absolute address");
+    st = lb_error(LB_UNSUPPORTED, "the kernel contains an absolute address");
   lb_strbuf_fini(&moved);
   return st;
 }
@@ -49,9 +50,9 @@ lb_status lb_pack_image_add(lb_pack_image *p, const lb_pack_item *item,
   LB_TRY(grow(p));
   LB_TRY(lb_elf_parse(object, &elf));
   if (!lb_elf_find(&elf, LB_KERNEL_ENTRY, &entry))
-    return lb_error(LB_INTERNAL, "an object has no " LB_KERNEL_ENTRY);
-  LB_TRY(put_image(&elf, 0, &p->code));
-  LB_TRY(check_moves(&elf, p->code.data + at));
+    return lb_error(LB_INTERNAL, "the object has no symbol " LB_KERNEL_ENTRY);
+  LB_TRY(append_image(&elf, 0, &p->code));
+  LB_TRY(check_position_independent(&elf, p->code.data + at));
   pad(&p->code, LB_ELF_ALIGN);
   lb_pack_entry *e = &p->entries[p->n++];
   memset(e, 0, sizeof *e);
@@ -71,10 +72,10 @@ static int by_hash(const void *a, const void *b) {
 }
 
 lb_status lb_pack_image_index(lb_pack_image *p, lb_strbuf *out) {
-  lb_pack head = {.magic = LB_PACK_MAGIC, .n = (uint32_t)p->n};
-  size_t specs = sizeof head + p->n * sizeof *p->entries;
+  lb_pack header = {.magic = LB_PACK_MAGIC, .n = (uint32_t)p->n};
+  size_t specs = sizeof header + p->n * sizeof *p->entries;
   if (p->n) qsort(p->entries, p->n, sizeof *p->entries, by_hash);
-  lb_strbuf_putn(out, (const char *)&head, sizeof head);
+  lb_strbuf_putn(out, (const char *)&header, sizeof header);
   for (size_t i = 0; i < p->n; i++) {
     lb_pack_entry e = p->entries[i];
     e.spec += (uint32_t)specs;

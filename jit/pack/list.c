@@ -1,4 +1,4 @@
-// pack/list.c -- specs and facts, each once.
+// pack/list.c -- Specs and facts, each pair once.
 #include "pack/list.h"
 
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static lb_facts without_divisibility(const lb_facts *f) {
   return out;
 }
 
-// Facts that were found for one spec.
+// The facts found for one spec.
 typedef struct found {
   lb_facts facts[LB_MAX_FACTS_OF];
   int n;
@@ -51,59 +51,61 @@ static int rows_of(const lb_facts *f) {
   return lb_facts_get(f, LB_CHOOSE_TILE, LB_DIM_ROWS, 0);
 }
 
-// Whether another kernel of the list serves as well: a product's code has tiles
-// of one row less, of three and of one too. Little is lost where its tile is
-// not much larger, or where columns are few and rows so few that there is
-// little to do.
+// Whether another kernel of the list serves as well: the code of a matmul also
+// has tiles of one row less, of three and of one. Little is lost if its tile is
+// not much larger, or if columns are few and rows so few that there is little
+// to compute.
 static bool is_served(const found *all, const lb_facts *f) {
   for (int rows = rows_of(f) + 1; rows <= MAX_ROWS; rows++) {
-    lb_facts more = *f;
-    lb_facts_add(&more, LB_CHOOSE_TILE, LB_DIM_ROWS, (uint16_t)rows);
-    bool near = 3 * rows_of(f) > 2 * rows;
+    lb_facts larger = *f;
+    lb_facts_add(&larger, LB_CHOOSE_TILE, LB_DIM_ROWS, (uint16_t)rows);
+    bool similar = 3 * rows_of(f) > 2 * rows;
     bool small = is_narrow(f) && 2 * rows_of(f) < rows;
-    if ((near || small) && has(all, &more) && !is_served(all, &more))
+    if ((similar || small) && has(all, &larger) && !is_served(all, &larger))
       return true;
   }
   return false;
 }
 
-static bool is_product(const lb_spec *s) {
+static bool is_matmul(const lb_spec *s) {
   return s->form == LB_FORM_MATMUL || s->form == LB_FORM_CONV;
 }
 
-// Code for any columns serves short rows, too, until they have their own: it
-// would be a tenth of the pack.
-static bool is_left_out(const found *all, const lb_spec *spec,
-                        const lb_facts *f) {
-  if (is_product(spec)) return is_served(all, f);
+// Short rows use the code for any number of columns until their own kernels are
+// compiled: these would take a tenth of the pack.
+static bool is_omitted(const found *all, const lb_spec *spec,
+                       const lb_facts *f) {
+  if (is_matmul(spec)) return is_served(all, f);
   return spec->form == LB_FORM_ROW_REDUCE && is_narrow(f);
 }
 
-// Sizes at which choices change, and some between.
-static const int64_t some_rows[] = {1,  2,  3,  4,  5,  6,   7,   8,
-                                    9,  10, 11, 12, 13, 14,  15,  16,
-                                    17, 24, 25, 31, 64, 100, 127, 1024};
-static const int64_t some_cols[] = {1,  2,  7,  15,  16,  17,  31,   32,  33,
-                                    48, 56, 64, 100, 128, 384, 1000, 1536};
-static const int64_t some_more[] = {1, 7, 32, 64, 128, 256, 384, 1024, 4096};
+// Sizes at which choices change, and some in between.
+static const int64_t sample_rows[] = {1,  2,  3,  4,  5,  6,   7,   8,
+                                      9,  10, 11, 12, 13, 14,  15,  16,
+                                      17, 24, 25, 31, 64, 100, 127, 1024};
+static const int64_t sample_cols[] = {1,  2,  7,  15,  16,  17,  31,   32,  33,
+                                      48, 56, 64, 100, 128, 384, 1000, 1536};
+static const int64_t sample_others[] = {1,   7,   32,   64,  128,
+                                        256, 384, 1024, 4096};
 
 static lb_facts facts_at(const lb_spec *spec, uint32_t lanes, int64_t rows,
-                         int64_t cols, int64_t more) {
+                         int64_t cols, int64_t others) {
   int64_t dims[LB_SDIMS] = {rows, cols};
-  for (int i = LB_DIM_K; i < LB_SDIMS; i++) dims[i] = more;
+  for (int i = LB_DIM_K; i < LB_SDIMS; i++) dims[i] = others;
   lb_facts facts = lb_facts_of(spec, lanes, dims);
   return without_divisibility(&facts);
 }
 
 static lb_status find_facts(const lb_spec *spec, uint32_t lanes, found *out) {
-  for (size_t i = 0; i < COUNT(some_rows); i++) {
-    for (size_t j = 0; j < COUNT(some_cols); j++) {
-      for (size_t k = 0; k < COUNT(some_more); k++) {
-        lb_facts f =
-            facts_at(spec, lanes, some_rows[i], some_cols[j], some_more[k]);
+  for (size_t i = 0; i < COUNT(sample_rows); i++) {
+    for (size_t j = 0; j < COUNT(sample_cols); j++) {
+      for (size_t k = 0; k < COUNT(sample_others); k++) {
+        lb_facts f = facts_at(spec, lanes, sample_rows[i], sample_cols[j],
+                              sample_others[k]);
         if (has(out, &f)) continue;
         if (out->n == LB_MAX_FACTS_OF)
-          return lb_error(LB_INTERNAL, "sizes lead to more than %d facts",
+          return lb_error(LB_INTERNAL,
+                          "the sizes tried give more than %d sets of facts",
                           LB_MAX_FACTS_OF);
         out->facts[out->n++] = f;
       }
@@ -117,7 +119,7 @@ lb_status lb_pack_list_add(lb_pack_list *l, const lb_spec *spec,
   found all = {.n = 0};
   LB_TRY(find_facts(spec, lanes, &all));
   for (int i = 0; i < all.n; i++)
-    if (!is_left_out(&all, spec, &all.facts[i]))
+    if (!is_omitted(&all, spec, &all.facts[i]))
       LB_TRY(add(l, spec, &all.facts[i]));
   return LB_OK;
 }

@@ -1,9 +1,9 @@
-// pack/main.c -- limber-pack: makes the kernels that the library contains.
+// pack/main.c -- limber-pack: builds the kernels that the library contains.
 //
 //   limber-pack LEVEL OUT    writes OUT.bin, the bytes, and OUT.s, which an
-//                            assembler makes an object of, with the table
+//                            assembler turns into an object with the table
 //                            lb_pack_v3 or lb_pack_v4
-//   limber-pack LEVEL        lists what it would make
+//   limber-pack LEVEL        lists the kernels that it would build
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,13 +14,13 @@
 
 enum { CODE_BYTES = 32 << 20 };
 
-typedef struct maker {
+typedef struct pack_builder {
   lb_jit *jit;
   const char *level;
   lb_pack_image image;
   uint64_t compile_us, check_us;
-  size_t refused;
-} maker;
+  size_t unsupported;
+} pack_builder;
 
 // -- compiling ---------------------------------------------------------------
 
@@ -38,16 +38,16 @@ static void unload(void *user, void *handle) {
   lb_exec_release(handle);
 }
 
-// What the generator does not support is left out; a kernel that is wrong is
-// an error.
-static lb_status make(maker *m, const lb_pack_item *item) {
+// Kernels that the generator does not support are omitted; a kernel that fails
+// its check is an error.
+static lb_status compile_item(pack_builder *m, const lb_pack_item *item) {
   lb_request r;
   lb_blob object = {0};
   lb_object_info info;
   LB_TRY(lb_request_init(&r, &item->spec, &item->facts, m->level));
   lb_status st = lb_jit_compile(m->jit, &r, &object, &info);
   if (lb_status_code(st) == LB_UNSUPPORTED) {
-    m->refused++;
+    m->unsupported++;
     lb_status_drop(st);
     return LB_OK;
   }
@@ -69,15 +69,15 @@ static void print_item(const lb_pack_item *item, FILE *to) {
   lb_strbuf_fini(&text);
 }
 
-static lb_status make_all(maker *m, const lb_pack_list *list) {
+static lb_status compile_all(pack_builder *m, const lb_pack_list *list) {
   lb_cpu_code *code = NULL;
   lb_status st = lb_cpu_code_create(CODE_BYTES, LB_CPU_SHARED, &code);
   bool can_load = !lb_failed(st);
-  lb_status_drop(st);  // where no code may be made, none can be checked
+  lb_status_drop(st);  // where no code can be mapped, none can be checked
   lb_loader loader = {.user = code, .load = load, .unload = unload};
   st = lb_jit_new(can_load ? &loader : NULL, &m->jit);
   for (size_t i = 0; !lb_failed(st) && i < lb_pack_list_count(list); i++) {
-    st = make(m, lb_pack_list_at(list, i));
+    st = compile_item(m, lb_pack_list_at(list, i));
     if (lb_failed(st)) print_item(lb_pack_list_at(list, i), stderr);
   }
   lb_jit_free(m->jit);
@@ -98,43 +98,44 @@ static lb_status write_file(const char *out, const char *suffix,
   return ok ? LB_OK : lb_error(LB_IO, "cannot write '%s'", path);
 }
 
-// Where a kernel begins, and its number in the index.
-typedef struct place {
+// The start of a kernel's code, and its entry in the index.
+typedef struct symbol {
   uint32_t code;
-  size_t number;
-} place;
+  size_t entry;
+} symbol;
 
 static int by_code(const void *a, const void *b) {
-  uint32_t x = ((const place *)a)->code, y = ((const place *)b)->code;
+  uint32_t x = ((const symbol *)a)->code, y = ((const symbol *)b)->code;
   return (x > y) - (x < y);
 }
 
-// A symbol for each kernel, as far as the next one: without a size of its own
-// it would have that of all code, and tools that read symbols take it at its
-// word.
-static lb_status put_symbols(const maker *m, const char *name, lb_strbuf *out) {
+// A symbol for each kernel, up to the next one: without its own size it would
+// have that of all code, and tools that read symbols rely on the size.
+static lb_status write_symbols(const pack_builder *m, const char *name,
+                               lb_strbuf *out) {
   size_t n = m->image.n;
-  place *places = calloc(n + 1, sizeof *places);
-  if (!places) return lb_oom();
+  symbol *symbols = calloc(n + 1, sizeof *symbols);
+  if (!symbols) return lb_oom();
   for (size_t i = 0; i < n; i++)
-    places[i] = (place){m->image.entries[i].code, i};
-  qsort(places, n, sizeof *places, by_code);
-  places[n].code = (uint32_t)m->image.code.len;
+    symbols[i] = (symbol){m->image.entries[i].code, i};
+  qsort(symbols, n, sizeof *symbols, by_code);
+  symbols[n].code = (uint32_t)m->image.code.len;
   for (size_t i = 0; i < n; i++)
     lb_strbuf_printf(out,
                      "  .type limber_%s_%zu, @function\n"
                      "  .set limber_%s_%zu, limber_pack_%s + %u\n"
                      "  .size limber_%s_%zu, %u\n",
-                     name, places[i].number, name, places[i].number, name,
-                     places[i].code, name, places[i].number,
-                     places[i + 1].code - places[i].code);
-  free(places);
+                     name, symbols[i].entry, name, symbols[i].entry, name,
+                     symbols[i].code, name, symbols[i].entry,
+                     symbols[i + 1].code - symbols[i].code);
+  free(symbols);
   return LB_OK;
 }
 
-// The head's last field is the distance to the code, which the linker knows.
-static lb_status put_assembly(const maker *m, const char *bytes, size_t index,
-                              lb_strbuf *out) {
+// The last field of the header is the distance to the code, which the linker
+// knows.
+static lb_status write_assembly(const pack_builder *m, const char *bytes,
+                                size_t index, lb_strbuf *out) {
   const char *name = strrchr(m->level, 'v');
   size_t field = offsetof(lb_pack, code), after = field + sizeof(int32_t);
   lb_strbuf_printf(out,
@@ -153,23 +154,23 @@ static lb_status put_assembly(const maker *m, const char *bytes, size_t index,
                    "limber_pack_%s:\n  .incbin \"%s.bin\", %zu\n"
                    "  .size limber_pack_%s, . - limber_pack_%s\n",
                    name, name, bytes, index, name, name);
-  LB_TRY(put_symbols(m, name, out));
+  LB_TRY(write_symbols(m, name, out));
   lb_strbuf_puts(out, "  .section .note.GNU-stack, \"\", @progbits\n");
   return lb_strbuf_status(out);
 }
 
-static lb_status write_all(maker *m, const char *out) {
+static lb_status write_all(pack_builder *m, const char *out) {
   lb_strbuf index = {0}, text = {0};
   lb_status st = lb_pack_image_index(&m->image, &index);
   if (lb_failed(st)) goto done;
-  st = put_assembly(m, out, index.len, &text);
+  st = write_assembly(m, out, index.len, &text);
   if (!lb_failed(st)) st = write_file(out, ".bin", &index, &m->image.code);
   if (!lb_failed(st)) st = write_file(out, ".s", &text, NULL);
   if (!lb_failed(st))
     printf(
         "pack %s: %zu kernels, %zu not supported, %zu KB of code, %zu KB of "
         "index, %.1f s compiling, %.1f s checking\n",
-        m->level, m->image.n, m->refused, m->image.code.len >> 10,
+        m->level, m->image.n, m->unsupported, m->image.code.len >> 10,
         index.len >> 10, 1e-6 * (double)m->compile_us,
         1e-6 * (double)m->check_us);
 
@@ -181,17 +182,17 @@ done:
 
 // -- the program -------------------------------------------------------------
 
-static lb_status work(const char *level, const char *out) {
+static lb_status run(const char *level, const char *out) {
   lb_target target;
   lb_pack_list list = {0};
-  maker m = {.level = level};
+  pack_builder m = {.level = level};
   LB_TRY(lb_target_parse(level, &target));
   LB_TRY(lb_target_check(&target));
   lb_status st = lb_pack_samples(&list, lb_target_lanes(&target));
   for (size_t i = 0; !lb_failed(st) && !out && i < lb_pack_list_count(&list);
        i++)
     print_item(lb_pack_list_at(&list, i), stdout);
-  if (!lb_failed(st) && out) st = make_all(&m, &list);
+  if (!lb_failed(st) && out) st = compile_all(&m, &list);
   if (!lb_failed(st) && out) st = write_all(&m, out);
   lb_pack_image_fini(&m.image);
   lb_pack_list_fini(&list);
@@ -203,7 +204,7 @@ int main(int argc, char **argv) {
     fputs("usage: limber-pack x86-64-v3|x86-64-v4 [OUT]\n", stderr);
     return 2;
   }
-  lb_status st = work(argv[1], argv[2]);
+  lb_status st = run(argv[1], argv[2]);
   if (lb_failed(st))
     fprintf(stderr, "limber-pack: %s (%s)\n", lb_status_message(st),
             lb_status_where(st));

@@ -1,5 +1,4 @@
-// pack/pack_test.c -- from samples to code that the library finds and runs.
-// clang-format off
+// pack/pack_test.c -- From samples to code that the library finds and runs.
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -29,14 +28,14 @@ static lb_pack_list list_of(const char *text, lb_dtype t) {
   return l;
 }
 
-// The same but for how b lies.
+// Equal except for the layout of b.
 static bool is_like(const lb_spec *a, const lb_spec *b) {
   lb_spec x = *a;
   x.in[1].layout = b->in[1].layout;
   return lb_spec_equal(&x, b);
 }
 
-// Weights in panels, and in pairs.
+// Weights in panels, plain and K2-interleaved.
 static void a_chain_is_two_specs_with_every_tile(void **state) {
   (void)state;
   lb_pack_list l = list_of("MatMul x w; Add . c; Relu .", LB_F32);
@@ -61,8 +60,8 @@ static int rows_of(const lb_facts *f) {
   return lb_facts_get(f, LB_CHOOSE_TILE, LB_DIM_ROWS, 0);
 }
 
-// What sizes lead to is in the list, or is nearly there.
-static void every_tile_is_served(void **state) {
+// The tile for each size is in the list, or a similar one.
+static void every_tile_is_covered(void **state) {
   (void)state;
   lb_pack_list l = list_of("MatMul x w; Add . c", LB_F32);
   bool other = false;
@@ -81,7 +80,7 @@ static void every_tile_is_served(void **state) {
   lb_pack_list_fini(&l);
 }
 
-static void rows_have_code_for_any_columns_alone(void **state) {
+static void row_reductions_have_code_for_any_columns_only(void **state) {
   (void)state;
   lb_pack_list l = list_of("Add x f; Softmax .", LB_F32);
   assert_int_equal(lb_pack_list_count(&l), 1);
@@ -92,7 +91,7 @@ static void rows_have_code_for_any_columns_alone(void **state) {
   lb_pack_list_fini(&l);
 }
 
-static void recurrences_have_a_product_and_gates(void **state) {
+static void recurrences_have_a_matmul_and_gates(void **state) {
   (void)state;
   lb_pack_list l = list_of("LSTM[projected=1,hidden_size=1] s _ q", LB_F32);
   size_t n = lb_pack_list_count(&l);
@@ -103,7 +102,7 @@ static void recurrences_have_a_product_and_gates(void **state) {
   lb_pack_list_fini(&l);
 }
 
-static void operands_lie_as_their_letters_say(void **state) {
+static void operand_letters_select_layouts(void **state) {
   (void)state;
   static const struct {
     const char *text;
@@ -123,7 +122,7 @@ static void operands_lie_as_their_letters_say(void **state) {
   }
 }
 
-static void images_lead_to_convolutions_and_windows(void **state) {
+static void feature_maps_give_convolutions_and_windows(void **state) {
   (void)state;
   static const struct {
     const char *text;
@@ -163,7 +162,7 @@ static void a_letter_with_a_digit_is_one_value(void **state) {
   }
 }
 
-static void what_is_there_is_not_added_again(void **state) {
+static void duplicates_are_not_added(void **state) {
   (void)state;
   lb_pack_list l = list_of("Exp x", LB_F32);
   ok(lb_pack_sample(&l, "Exp f", LB_F32, LANES));
@@ -173,7 +172,7 @@ static void what_is_there_is_not_added_again(void **state) {
   lb_pack_list_fini(&l);
 }
 
-static void what_is_no_graph_gives_nothing(void **state) {
+static void invalid_graphs_give_nothing(void **state) {
   (void)state;
   lb_pack_list l = list_of("Not x", LB_F32);
   ok(lb_pack_sample(&l, "MatMul x f", LB_F32, LANES));
@@ -184,7 +183,7 @@ static void what_is_no_graph_gives_nothing(void **state) {
   lb_pack_list_fini(&l);
 }
 
-static void the_samples_name_sound_operators_alone(void **state) {
+static void all_samples_are_valid(void **state) {
   (void)state;
   lb_pack_list l = {0};
   ok(lb_pack_samples(&l, 16));
@@ -194,7 +193,7 @@ static void the_samples_name_sound_operators_alone(void **state) {
 
 // -- code --------------------------------------------------------------------
 
-// Compiles all of a list for x86-64-v3 into one image.
+// Compiles a whole list for x86-64-v3 into one image.
 static void compile(const lb_pack_list *l, lb_pack_image *out) {
   lb_jit *jit;
   ok(lb_jit_new(NULL, &jit));
@@ -212,7 +211,7 @@ static void compile(const lb_pack_list *l, lb_pack_image *out) {
 }
 
 // The image as the linker would lay it out: index, then code.
-static lb_pack *lay_out(lb_pack_image *image, size_t *size) {
+static lb_pack *link_image(lb_pack_image *image, size_t *size) {
   lb_strbuf bytes = {0};
   ok(lb_pack_image_index(image, &bytes));
   while (bytes.len % 64) lb_strbuf_putc(&bytes, 0);
@@ -238,7 +237,7 @@ static void kernels_are_found_and_run(void **state) {
   ok(lb_pack_sample(&l, "Abs x", LB_F32, LANES));
   compile(&l, &image);
   size_t size;
-  lb_pack *p = lay_out(&image, &size);
+  lb_pack *p = link_image(&image, &size);
   static const float want[][3] = {{0, 2, 0}, {1, -2, 3}, {1, 2, 3}};
   for (size_t i = 0; i < 3; i++) {
     const lb_spec *s = &lb_pack_list_at(&l, i)->spec;
@@ -258,15 +257,15 @@ static void kernels_are_found_and_run(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_chain_is_two_specs_with_every_tile),
-      cmocka_unit_test(every_tile_is_served),
-      cmocka_unit_test(rows_have_code_for_any_columns_alone),
-      cmocka_unit_test(recurrences_have_a_product_and_gates),
-      cmocka_unit_test(operands_lie_as_their_letters_say),
-      cmocka_unit_test(images_lead_to_convolutions_and_windows),
+      cmocka_unit_test(every_tile_is_covered),
+      cmocka_unit_test(row_reductions_have_code_for_any_columns_only),
+      cmocka_unit_test(recurrences_have_a_matmul_and_gates),
+      cmocka_unit_test(operand_letters_select_layouts),
+      cmocka_unit_test(feature_maps_give_convolutions_and_windows),
       cmocka_unit_test(a_letter_with_a_digit_is_one_value),
-      cmocka_unit_test(what_is_there_is_not_added_again),
-      cmocka_unit_test(what_is_no_graph_gives_nothing),
-      cmocka_unit_test(the_samples_name_sound_operators_alone),
+      cmocka_unit_test(duplicates_are_not_added),
+      cmocka_unit_test(invalid_graphs_give_nothing),
+      cmocka_unit_test(all_samples_are_valid),
       cmocka_unit_test(kernels_are_found_and_run),
   };
   return cmocka_run_group_tests_name("pack", tests, NULL, NULL);

@@ -1,4 +1,4 @@
-// pack/samples.c -- small graphs that lead to the specs worth having.
+// pack/samples.c -- Small graphs whose specs are in the pack.
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,16 +9,17 @@
 #include "partition/recurrent.h"
 #include "partition/weights.h"
 
-enum { ROWS = 5, COLS = 0, MAX_TEXT = 256, MAX_STEPS = 9, MAX_LIST = 4 };
+enum { ROWS = 5, COLS = 0, MAX_TEXT = 256, MAX_OPS = 9, MAX_LIST = 4 };
 
-// What COLS stands for, by turns: weights of few and even ones are in pairs.
+// The values of COLS, one after the other: weights with few columns and an even
+// K are K2-interleaved.
 static const int64_t widths[] = {21, 24};
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 // -- one sample --------------------------------------------------------------
 
-static const char strided[] = "strided";  // the name of those that are
+static const char strided[] = "strided";  // the name of strided operands
 
 // Operands by their letters: parameters, or constants of zeros.
 static const struct {
@@ -55,9 +56,10 @@ typedef struct sample {
   lb_graph *g;
   lb_dtype dtype;
   int64_t cols;
-  lb_value *same[COUNT(values)][10];  // by letter and digit; NULL: not met yet
-  lb_value *made[MAX_STEPS];          // by the operators, in order
-  int n_made;
+  // by letter and digit; NULL: not used yet
+  lb_value *shared[COUNT(values)][10];
+  lb_value *results[MAX_OPS];  // of the operators, in order
+  int n_results;
   lb_partitioning parts;
   lb_weights weights;
 } sample;
@@ -75,7 +77,7 @@ static lb_status new_param(sample *s, size_t kind, lb_dtype t, lb_value **out) {
   return lb_region_add_param(s->g->main, *out);
 }
 
-// Zeros.
+// A constant of zeros.
 static lb_status new_const(sample *s, lb_dtype t, int rank, const int64_t *dims,
                            lb_tensor **out, lb_value **value) {
   lb_tensor *c = *out = lb_arena_new(&s->g->arena, lb_tensor, 1);
@@ -99,30 +101,31 @@ static lb_status new_number(sample *s, lb_dtype t, double v, lb_value **out) {
 }
 
 // A letter with a digit is the same value each time; so is x.
-static lb_status named(sample *s, size_t kind, const char *digit, lb_dtype t,
-                       lb_value **out) {
-  bool again = isdigit(*digit) || values[kind].letter == 'x';
-  lb_value **same = &s->same[kind][isdigit(*digit) ? *digit - '0' : 0];
+static lb_status letter_operand(sample *s, size_t kind, const char *digit,
+                                lb_dtype t, lb_value **out) {
+  bool is_shared = isdigit(*digit) || values[kind].letter == 'x';
+  lb_value **shared = &s->shared[kind][isdigit(*digit) ? *digit - '0' : 0];
   lb_tensor *c;
   int64_t dims[4];
-  *out = again ? *same : NULL;
+  *out = is_shared ? *shared : NULL;
   if (*out) return LB_OK;
   for (int i = 0; i < 4; i++) dims[i] = dim_of(s, kind, i);
   if (values[kind].is_const)
     LB_TRY(new_const(s, t, values[kind].rank, dims, &c, out));
   else
     LB_TRY(new_param(s, kind, t, out));
-  *same = *out;
+  *shared = *out;
   return LB_OK;
 }
 
-// ".": by the operator before; "$1": by the first one.
-static lb_status made_before(const sample *s, const char *text,
-                             lb_value **out) {
-  int i = *text == '.' ? s->n_made - 1 : text[1] - '1';
-  if (i < 0 || i >= s->n_made)
-    return lb_error(LB_INVALID, "'%s': nothing was made there", text);
-  *out = s->made[i];
+// ".": of the previous operator; "$1": of the first one.
+static lb_status earlier_result(const sample *s, const char *text,
+                                lb_value **out) {
+  int i = *text == '.' ? s->n_results - 1 : text[1] - '1';
+  if (i < 0 || i >= s->n_results)
+    return lb_error(LB_INVALID, "operand '%s': no operator has this result yet",
+                    text);
+  *out = s->results[i];
   return LB_OK;
 }
 
@@ -151,16 +154,17 @@ static lb_dtype dtype_of(const sample *s, char prefix) {
 static lb_status operand(sample *s, const char *text, lb_value **out) {
   lb_dtype t = dtype_of(s, *text);
   if (strchr("biIBU", *text)) text++;
-  if (*text == '.' || *text == '$') return made_before(s, text, out);
+  if (*text == '.' || *text == '$') return earlier_result(s, text, out);
   if (*text == '_') return *out = NULL, LB_OK;
   for (size_t i = 0; i < COUNT(values); i++)
-    if (values[i].letter == *text) return named(s, i, text + 1, t, out);
+    if (values[i].letter == *text)
+      return letter_operand(s, i, text + 1, t, out);
   if (*text != 'a') return new_number(s, t, atof(text), out);
   int64_t list[MAX_LIST];
   return lb_const_ints(s->g, "list", list, list_of(text + 1, list), out);
 }
 
-// "name=value": an integer, some ("3x3"), or a word.
+// "name=value": an integer, several ("3x3"), or a string.
 static lb_status set_attr(sample *s, lb_node *n, char *text) {
   int64_t list[MAX_LIST];
   char *value = strchr(text, '=');
@@ -178,21 +182,21 @@ static lb_status add_node(sample *s, char *text) {
   lb_value *in[8], *out;
   lb_node *n;
   uint32_t n_in = 0;
-  char *rest, *head = strtok_r(text, " ", &rest);
-  char *attr = head ? strchr(head, '[') : NULL;
+  char *rest, *op_name = strtok_r(text, " ", &rest);
+  char *attr = op_name ? strchr(op_name, '[') : NULL;
   if (attr) *attr++ = 0;
-  lb_op op = head ? lb_op_find("", head) : LB_OP_COUNT;
-  if (op == LB_OP_COUNT || s->n_made == MAX_STEPS)
-    return lb_error(LB_INVALID, "no operator '%s', or too many",
-                    head ? head : "");
+  lb_op op = op_name ? lb_op_find("", op_name) : LB_OP_COUNT;
+  if (op == LB_OP_COUNT || s->n_results == MAX_OPS)
+    return lb_error(LB_INVALID, "unknown operator '%s', or too many operators",
+                    op_name ? op_name : "");
   for (char *p; n_in < 8 && (p = strtok_r(NULL, " ", &rest)); n_in++)
     LB_TRY(operand(s, p, &in[n_in]));
-  LB_TRY(lb_node_new(s->g->main, op, head, n_in, 1, &n));
+  LB_TRY(lb_node_new(s->g->main, op, op_name, n_in, 1, &n));
   memcpy(n->in, in, n_in * sizeof *in);
   LB_TRY(lb_value_new(s->g, "v", &out));
   out->region = s->g->main;
   lb_node_set_out(n, 0, out);
-  s->made[s->n_made++] = out;
+  s->results[s->n_results++] = out;
   for (char *p = attr ? strtok_r(attr, ",]", &rest) : NULL; p;
        p = strtok_r(NULL, ",]", &rest))
     LB_TRY(set_attr(s, n, p));
@@ -202,12 +206,12 @@ static lb_status add_node(sample *s, char *text) {
 static lb_status build(sample *s, const char *text) {
   char copy[MAX_TEXT];
   if (strlen(text) >= sizeof copy)
-    return lb_error(LB_INVALID, "a sample that long: %s", text);
+    return lb_error(LB_INVALID, "the sample is too long: %s", text);
   memcpy(copy, text, strlen(text) + 1);
   char *rest;
   for (char *p = strtok_r(copy, ";", &rest); p; p = strtok_r(NULL, ";", &rest))
     LB_TRY(add_node(s, p));
-  return lb_region_add_result(s->g->main, s->made[s->n_made - 1]);
+  return lb_region_add_result(s->g->main, s->results[s->n_results - 1]);
 }
 
 static lb_status tensor_of(void *user, const lb_value *v, lb_tensor *out) {
@@ -222,15 +226,15 @@ static lb_status tensor_of(void *user, const lb_value *v, lb_tensor *out) {
   return LB_OK;
 }
 
-// A recurrence has several kernels.
-static lb_status add_turn(const lb_partition *part, lb_pack_list *l,
-                          uint32_t lanes) {
+// Adds the specs of a recurrence, which has several kernels.
+static lb_status add_recurrent(const lb_partition *part, lb_pack_list *l,
+                               uint32_t lanes) {
   lb_rshape shape = {0};
-  lb_rnn_kernel turn;
+  lb_rnn_kernel kernel;
   LB_TRY(tensor_of(NULL, part->nodes[0]->in[0], &shape.tensor[LB_RMEM_X]));
   for (int i = 0; i < lb_recurrent_kernels(part); i++) {
-    LB_TRY(lb_recurrent_bind(part, &shape, 0, i, &turn));
-    LB_TRY(lb_pack_list_add(l, &turn.b.spec, lanes));
+    LB_TRY(lb_recurrent_bind(part, &shape, 0, i, &kernel));
+    LB_TRY(lb_pack_list_add(l, &kernel.b.spec, lanes));
   }
   return LB_OK;
 }
@@ -239,12 +243,13 @@ static lb_status add_spec(sample *s, const lb_partition *part, lb_pack_list *l,
                           uint32_t lanes) {
   lb_binding b;
   bool ok;
-  if (part->recurrent) return add_turn(part, l, lanes);
+  if (part->recurrent) return add_recurrent(part, l, lanes);
   LB_TRY(lb_partition_bind(part, tensor_of, s, &b, &ok));
   return ok ? lb_pack_list_add(l, &b.spec, lanes) : LB_OK;
 }
 
-// A graph that the shape rules refuse is no sample: dtypes are tried blindly.
+// A graph that shape inference rejects is skipped, because all dtypes are
+// tried.
 static lb_status add_specs(sample *s, lb_pack_list *l, uint32_t lanes) {
   lb_status st = lb_infer_graph(s->g);
   if (lb_status_code(st) == LB_OOM) return st;
@@ -278,7 +283,7 @@ lb_status lb_pack_sample(lb_pack_list *l, const char *text, lb_dtype t,
 
 // -- all samples -------------------------------------------------------------
 
-// Every operator with these operands, in these dtypes.
+// Every operator is tried with these operands, in these dtypes.
 static const char *const operands[] = {
     "x",      "t",       "x f",     "x x",      "x c",      "c x",
     "x r",    "r x",     "x o",     "o x",      "x 2",      "2 x",
@@ -292,7 +297,7 @@ static const char *const operands[] = {
 };
 static const lb_dtype dtypes[] = {LB_F32, LB_I64, LB_I32, LB_F64, LB_F16};
 
-// Chains that models have, in float32. Numbers that are equal are one scalar.
+// Common chains of models, in float32. Equal numbers are one scalar.
 static const char *const chains[] = {
     "MatMul x w; Add . c; Add . t",
     "MatMul x w; Add . f",
@@ -373,7 +378,7 @@ static const char *const chains[] = {
     "Cast[to=1] bx; Sub 2 .; Mul . 3",
 };
 
-// Each behind what models have it behind.
+// Each follows its usual producers in models.
 static const char *const activations[] = {
     "Relu .",    "Gelu .",      "Gelu[approximate=tanh] .",
     "Sigmoid .", "Tanh .",      "Swish .",
@@ -381,7 +386,7 @@ static const char *const activations[] = {
     "Mish .",    "Softplus .",  "Clip . 2 3",
     "Erf .",     "Mul . 2",     "HardSigmoid .",
 };
-static const char *const before[] = {
+static const char *const producers[] = {
     "MatMul x w",
     "MatMul x w; Add . c",
     "MatMul t w; Add . c",
@@ -395,9 +400,9 @@ static const char *const before[] = {
     "Mul x c; Add . c",
 };
 
-// What follows a sum of products with its bias: a residual or a gate, and
-// learnt scales behind an activation, as far as they did not go into weights.
-static const char *const sums[] = {
+// What follows a matmul or convolution with its bias: a residual or a gate, and
+// learnt scales after an activation, where they are not folded into weights.
+static const char *const biased[] = {
     "MatMul x w; Add . c",
     "Conv[channels_last=1] p k c",
     "Conv[channels_last=1,group=21] p d c",
@@ -420,8 +425,8 @@ static const char *const tails[] = {
     "HardSwish .; Add . 3",
 };
 
-// Products of bytes: what zeros leave to subtract, and scales.
-static const char *const bytes[] = {
+// Int8 GEMMs and convolutions: zero-point corrections to subtract, and scales.
+static const char *const int8_gemms[] = {
     "MatMulInteger Ux Bw",
     "MatMulInteger Ux Bw; Sub . Ic",
     "MatMulInteger Ux Bw; Add . Ic",
@@ -437,7 +442,7 @@ static const char *const scaled[] = {
     "Cast[to=1] .; Mul . c",
     "Cast[to=1] .; Mul . 2",
 };
-// Around them.
+// Operators around them.
 static const char *const quantised[] = {
     "Cast[to=1] Ix; Mul . o; Add . c; Add . f; LayerNormalization . c c",
     "Cast[to=1] Ix; Mul . c; Add . c; Add . f; LayerNormalization . c c",
@@ -466,7 +471,7 @@ static const char *const quantised[] = {
     "Mul Io Ic",
 };
 
-// Operators whose attributes make other specs.
+// Operators whose attributes give different specs.
 static const char *const variants[] = {
     "Gelu[approximate=tanh] x",
     "Gelu[approximate=tanh] t",
@@ -520,7 +525,7 @@ static lb_status add_texts(lb_pack_list *l, const char *const *texts, size_t n,
   return LB_OK;
 }
 
-// Each of the first with each of the second behind it.
+// Each of the first followed by each of the second.
 static lb_status add_pairs(lb_pack_list *l, const char *const *first, size_t n,
                            const char *const *second, size_t m,
                            uint32_t lanes) {
@@ -538,9 +543,10 @@ lb_status lb_pack_samples(lb_pack_list *l, uint32_t lanes) {
   LB_TRY(add_operators(l, lanes));
   LB_TRY(add_texts(l, chains, COUNT(chains), lanes));
   LB_TRY(add_texts(l, variants, COUNT(variants), lanes));
-  LB_TRY(add_pairs(l, before, COUNT(before), activations, COUNT(activations),
+  LB_TRY(add_pairs(l, producers, COUNT(producers), activations,
+                   COUNT(activations), lanes));
+  LB_TRY(add_pairs(l, int8_gemms, COUNT(int8_gemms), scaled, COUNT(scaled),
                    lanes));
-  LB_TRY(add_pairs(l, bytes, COUNT(bytes), scaled, COUNT(scaled), lanes));
   LB_TRY(add_texts(l, quantised, COUNT(quantised), lanes));
-  return add_pairs(l, sums, COUNT(sums), tails, COUNT(tails), lanes);
+  return add_pairs(l, biased, COUNT(biased), tails, COUNT(tails), lanes);
 }

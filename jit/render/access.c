@@ -1,7 +1,7 @@
-// render/access.c -- memory, with LLVM's masked intrinsics.
+// render/access.c -- Memory accesses, with LLVM's masked intrinsics.
 //
-// These take vectors only. A scalar with a mask is lane 0 of two, the other
-// being off.
+// These intrinsics take vectors only. A masked scalar is lane 0 of two lanes,
+// the other of which is off.
 #include "render/access.h"
 
 #include "render/lanes.h"
@@ -25,7 +25,7 @@ static lb_lv align_of(const lb_access *a) {
   return lb_em_bits(lt(LB_E_I32, 1), a->align);
 }
 
-// x as it is, or as lane 0 of two.
+// x itself, or a scalar as lane 0 of two.
 static lb_lv at_least_two(lb_em *e, lb_lv x) {
   if (x.type.lanes > 1) return x;
   return lb_em_insert(e, lb_em_bits(lt(x.type.elem, 2), 0), x, 0);
@@ -58,7 +58,8 @@ static lb_lv masked(lb_em *e, const char *what, lb_lt data, lb_lt pointer,
 lb_lv lb_access_load(lb_em *e, const lb_access *a) {
   if (!given(a->mask))
     return from_memory(
-        e, a, lb_em_load(e, memory_type(a), a->pointer, a->align, a->fixed));
+        e, a,
+        lb_em_load(e, memory_type(a), a->pointer, a->align, a->invariant));
   lb_lv other = at_least_two(e, other_of(e, a));
   lb_lt t = other.type;
   lb_lv args[] = {a->pointer, align_of(a), mask_of(e, a), other};

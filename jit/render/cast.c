@@ -1,16 +1,16 @@
-// render/cast.c -- conversions between dtypes, each with one rounding.
+// render/cast.c -- Conversions between dtypes, each with one rounding.
 //
-// *Rounding to odd* keeps in the last bit whether anything was lost, so that
-// a second, narrower rounding gives what one alone would have given.
+// *Rounding to odd* records in the last bit whether anything was lost, so that
+// a second, narrower rounding gives the same result as one rounding alone.
 #include "render/lanes.h"
 
-static bool is_half(lb_dtype t) { return t == LB_F16 || t == LB_BF16; }
+static bool is_16bit_float(lb_dtype t) { return t == LB_F16 || t == LB_BF16; }
 
 static lb_lv ibits(lb_lv like, uint64_t bits) {
   return lb_em_bits(like.type, bits);
 }
 
-// -- halves and floats -------------------------------------------------------
+// -- float16, bfloat16 and wider floats --------------------------------------
 
 lb_lv lb_lanes_to_f32(lb_em *e, lb_lv x, lb_dtype from) {
   if (from == LB_F16) {
@@ -38,7 +38,7 @@ lb_lv lb_lanes_from_f32(lb_em *e, lb_lv x, lb_dtype to) {
   return lb_em_bitcast(e, half, with_elem(x.type, LB_E_I16));
 }
 
-lb_lv lb_lanes_odd(lb_em *e, lb_lv x) {
+lb_lv lb_lanes_round_to_odd(lb_em *e, lb_lv x) {
   lb_lv f = lb_em_convert(e, "fptrunc", x, LB_E_F32);
   lb_lv back = lb_em_convert(e, "fpext", f, LB_E_F64);
   lb_lv inf = num(f.type, __builtin_inf());
@@ -52,17 +52,17 @@ lb_lv lb_lanes_odd(lb_em *e, lb_lv x) {
 }
 
 static lb_lv float_to_float(lb_em *e, lb_lv x, lb_dtype from, lb_dtype to) {
-  if (is_half(from)) x = lb_lanes_to_f32(e, x, from);
+  if (is_16bit_float(from)) x = lb_lanes_to_f32(e, x, from);
   bool wide = x.type.elem == LB_E_F64;
-  if (is_half(to))
-    return lb_lanes_from_f32(e, wide ? lb_lanes_odd(e, x) : x, to);
+  if (is_16bit_float(to))
+    return lb_lanes_from_f32(e, wide ? lb_lanes_round_to_odd(e, x) : x, to);
   if (wide == (to == LB_F64)) return x;
   return lb_em_convert(e, wide ? "fptrunc" : "fpext", x, lb_elem_of(to));
 }
 
 // -- floats to integers ------------------------------------------------------
 
-// LLVM leaves what does not fit undefined; here it is the minimum.
+// Out-of-range conversions are undefined in LLVM; here they give the minimum.
 static lb_lv to_int(lb_em *e, lb_lv x, lb_elem to) {
   double end = to == LB_E_I32 ? 0x1p31 : 0x1p63;
   bool exact = to == LB_E_I64 || x.type.elem == LB_E_F32;
@@ -82,7 +82,7 @@ static lb_lv to_u64(lb_em *e, lb_lv x) {
 }
 
 static lb_lv float_to_int(lb_em *e, lb_lv x, lb_dtype from, lb_dtype to) {
-  if (is_half(from)) x = lb_lanes_to_f32(e, x, from);
+  if (is_16bit_float(from)) x = lb_lanes_to_f32(e, x, from);
   switch (to) {
     case LB_U64: return to_u64(e, x);
     case LB_I64: return to_int(e, x, LB_E_I64);
@@ -96,14 +96,14 @@ static lb_lv float_to_int(lb_em *e, lb_lv x, lb_dtype from, lb_dtype to) {
 
 // -- integers to floats ------------------------------------------------------
 
-// An unsigned integer rounded to odd where a double cannot hold it.
+// An unsigned integer, rounded to odd if a double cannot represent it.
 static lb_lv odd_integer(lb_em *e, lb_lv x) {
   lb_lv zero = ibits(x, 0), low = iand(e, x, ibits(x, 0x7ff));
-  lb_lv some = lb_em_compare(e, "icmp ne", low, zero);
-  lb_lv kept = iand(e, x, ibits(x, ~UINT64_C(0x7ff)));
-  kept = ior(e, kept, sel(e, some, ibits(x, 0x800), zero));
+  lb_lv inexact = lb_em_compare(e, "icmp ne", low, zero);
+  lb_lv rounded_down = iand(e, x, ibits(x, ~UINT64_C(0x7ff)));
+  rounded_down = ior(e, rounded_down, sel(e, inexact, ibits(x, 0x800), zero));
   lb_lv top = lb_em_binary(e, "lshr", x, ibits(x, 53));
-  return sel(e, lb_em_compare(e, "icmp ne", top, zero), kept, x);
+  return sel(e, lb_em_compare(e, "icmp ne", top, zero), rounded_down, x);
 }
 
 static lb_lv wide_to_double(lb_em *e, lb_lv x, bool sign) {
@@ -118,14 +118,14 @@ static lb_lv wide_to_double(lb_em *e, lb_lv x, bool sign) {
 static lb_lv int_to_float(lb_em *e, lb_lv x, lb_dtype from, lb_dtype to) {
   bool sign = lb_dtype_is_signed(from);
   const char *op = sign ? "sitofp" : "uitofp";
-  if (!is_half(to)) return lb_em_convert(e, op, x, lb_elem_of(to));
+  if (!is_16bit_float(to)) return lb_em_convert(e, op, x, lb_elem_of(to));
   switch (lb_dtype_size(from)) {
     case 8:
-      return lb_lanes_from_f32(e, lb_lanes_odd(e, wide_to_double(e, x, sign)),
-                               to);
+      return lb_lanes_from_f32(
+          e, lb_lanes_round_to_odd(e, wide_to_double(e, x, sign)), to);
     case 4: {
       lb_lv d = lb_em_convert(e, op, x, LB_E_F64);
-      return lb_lanes_from_f32(e, lb_lanes_odd(e, d), to);
+      return lb_lanes_from_f32(e, lb_lanes_round_to_odd(e, d), to);
     }
     default: return lb_lanes_from_f32(e, lb_em_convert(e, op, x, LB_E_F32), to);
   }
@@ -135,7 +135,7 @@ static lb_lv int_to_float(lb_em *e, lb_lv x, lb_dtype from, lb_dtype to) {
 
 static lb_lv from_bool(lb_em *e, lb_lv x, lb_dtype to) {
   lb_elem elem = lb_elem_of(to);
-  if (is_half(to)) {
+  if (is_16bit_float(to)) {
     lb_lt t = with_elem(x.type, elem);
     uint64_t one = to == LB_F16 ? 0x3c00 : 0x3f80;
     return sel(e, x, lb_em_bits(t, one), lb_em_bits(t, 0));
@@ -144,7 +144,7 @@ static lb_lv from_bool(lb_em *e, lb_lv x, lb_dtype to) {
 }
 
 static lb_lv to_bool(lb_em *e, lb_lv x, lb_dtype from) {
-  if (is_half(from)) x = lb_lanes_to_f32(e, x, from);
+  if (is_16bit_float(from)) x = lb_lanes_to_f32(e, x, from);
   bool number = lb_dtype_is_float(from);
   return lb_em_compare(e, number ? "fcmp une" : "icmp ne", x, ibits(x, 0));
 }

@@ -1,4 +1,4 @@
-// render/emit.c -- writes LLVM IR, an instruction a line.
+// render/emit.c -- Writes LLVM IR, one instruction per line.
 #include "render/emit.h"
 
 #include <assert.h>
@@ -16,13 +16,13 @@ static const struct {
     [LB_E_PTR] = {"ptr", "p0", 64},    [LB_E_VOID] = {"void", "isVoid", 0},
 };
 
-#define FIXED "!0"   // for !invariant.load
-#define STREAM "!1"  // for !nontemporal
-#define SELDOM "!2"  // for !prof
+#define INVARIANT "!0"  // for !invariant.load
+#define STREAM "!1"     // for !nontemporal
+#define UNLIKELY "!2"   // for !prof
 
 const char lb_em_metadata[] =
-    FIXED " = !{}\n" STREAM " = !{i32 1}\n" SELDOM
-          " = !{!\"branch_weights\", i32 1, i32 2000}\n";
+    INVARIANT " = !{}\n" STREAM " = !{i32 1}\n" UNLIKELY
+              " = !{!\"branch_weights\", i32 1, i32 2000}\n";
 
 // -- printing ----------------------------------------------------------------
 
@@ -44,7 +44,7 @@ void lb_em_mangle(lb_strbuf *out, lb_lt t) {
   lb_strbuf_puts(out, elems[t.elem].mangled);
 }
 
-// Floats are written as the bits of a double, whatever they are.
+// Floats are always written as the bits of a double.
 static void put_lane(lb_strbuf *out, lb_elem elem, uint64_t bits) {
   if (elem == LB_E_F32) {
     uint32_t low = (uint32_t)bits;
@@ -134,8 +134,8 @@ lb_lv lb_em_poison(lb_lt t) { return (lb_lv){t, LB_L_POISON, 0}; }
 
 // -- instructions ------------------------------------------------------------
 
-// "  %t9 = op ": the beginning of every instruction with a value.
-static lb_lv begin(lb_em *e, lb_lt t, const char *op) {
+// "  %t9 = op ": the start of every instruction with a result.
+static lb_lv begin_inst(lb_em *e, lb_lt t, const char *op) {
   lb_lv v = lb_em_new(e, t);
   lb_strbuf_puts(&e->out, "  ");
   lb_em_value(&e->out, v);
@@ -146,9 +146,9 @@ static lb_lv begin(lb_em *e, lb_lt t, const char *op) {
 static void comma(lb_em *e) { lb_strbuf_puts(&e->out, ", "); }
 static void end_line(lb_em *e) { lb_strbuf_putc(&e->out, '\n'); }
 
-static lb_lv two(lb_em *e, const char *op, lb_lt t, lb_lv x, lb_lv y) {
+static lb_lv binary_op(lb_em *e, const char *op, lb_lt t, lb_lv x, lb_lv y) {
   assert(same_type(x.type, y.type));
-  lb_lv v = begin(e, t, op);
+  lb_lv v = begin_inst(e, t, op);
   lb_em_typed(&e->out, x);
   comma(e);
   lb_em_value(&e->out, y);
@@ -157,15 +157,15 @@ static lb_lv two(lb_em *e, const char *op, lb_lt t, lb_lv x, lb_lv y) {
 }
 
 lb_lv lb_em_binary(lb_em *e, const char *op, lb_lv x, lb_lv y) {
-  return two(e, op, x.type, x, y);
+  return binary_op(e, op, x.type, x, y);
 }
 
 lb_lv lb_em_compare(lb_em *e, const char *op, lb_lv x, lb_lv y) {
-  return two(e, op, with_elem(x.type, LB_E_I1), x, y);
+  return binary_op(e, op, with_elem(x.type, LB_E_I1), x, y);
 }
 
 static lb_lv to_type(lb_em *e, const char *op, lb_lv x, lb_lt to) {
-  lb_lv v = begin(e, to, op);
+  lb_lv v = begin_inst(e, to, op);
   lb_em_typed(&e->out, x);
   lb_strbuf_puts(&e->out, " to ");
   lb_em_type(&e->out, to);
@@ -182,7 +182,7 @@ lb_lv lb_em_bitcast(lb_em *e, lb_lv x, lb_lt to) {
 }
 
 lb_lv lb_em_fneg(lb_em *e, lb_lv x) {
-  lb_lv v = begin(e, x.type, "fneg");
+  lb_lv v = begin_inst(e, x.type, "fneg");
   lb_em_typed(&e->out, x);
   end_line(e);
   return v;
@@ -190,7 +190,7 @@ lb_lv lb_em_fneg(lb_em *e, lb_lv x) {
 
 lb_lv lb_em_select(lb_em *e, lb_lv c, lb_lv x, lb_lv y) {
   assert(same_type(x.type, y.type));
-  lb_lv v = begin(e, x.type, "select");
+  lb_lv v = begin_inst(e, x.type, "select");
   lb_em_typed(&e->out, c);
   comma(e);
   lb_em_typed(&e->out, x);
@@ -204,7 +204,7 @@ lb_lv lb_em_select(lb_em *e, lb_lv c, lb_lv x, lb_lv y) {
 
 lb_lv lb_em_extract(lb_em *e, lb_lv x, uint32_t lane) {
   if (x.type.lanes == 1) return x;
-  lb_lv v = begin(e, lt(x.type.elem, 1), "extractelement");
+  lb_lv v = begin_inst(e, lt(x.type.elem, 1), "extractelement");
   lb_em_typed(&e->out, x);
   lb_strbuf_printf(&e->out, ", i64 %u\n", lane);
   return v;
@@ -212,7 +212,7 @@ lb_lv lb_em_extract(lb_em *e, lb_lv x, uint32_t lane) {
 
 lb_lv lb_em_insert(lb_em *e, lb_lv x, lb_lv y, uint32_t lane) {
   if (x.type.lanes == 1) return y;
-  lb_lv v = begin(e, x.type, "insertelement");
+  lb_lv v = begin_inst(e, x.type, "insertelement");
   lb_em_typed(&e->out, x);
   comma(e);
   lb_em_typed(&e->out, y);
@@ -229,7 +229,7 @@ lb_lv lb_em_splat(lb_em *e, lb_lv x, uint32_t lanes) {
   return lb_em_shuffle(e, one, lb_em_poison(t), zeros, lanes);
 }
 
-// The lanes of scalars x and y, as those of one vector.
+// Two scalars as the lanes of one vector.
 static lb_lv pair(lb_em *e, lb_lv x, lb_lv y) {
   lb_lv v = lb_em_insert(e, lb_em_poison(lt(x.type.elem, 2)), x, 0);
   return y.kind == LB_L_POISON ? v : lb_em_insert(e, v, y, 1);
@@ -249,7 +249,7 @@ lb_lv lb_em_shuffle(lb_em *e, lb_lv x, lb_lv y, const uint8_t *table,
     x = pair(e, x, y);
     y = lb_em_poison(x.type);
   }
-  lb_lv v = begin(e, lt(x.type.elem, lanes), "shufflevector");
+  lb_lv v = begin_inst(e, lt(x.type.elem, lanes), "shufflevector");
   lb_em_typed(&e->out, x);
   comma(e);
   lb_em_typed(&e->out, y);
@@ -264,13 +264,13 @@ lb_lv lb_em_shuffle(lb_em *e, lb_lv x, lb_lv y, const uint8_t *table,
   return v;
 }
 
-lb_lv lb_em_load(lb_em *e, lb_lt t, lb_lv p, uint32_t align, bool fixed) {
-  lb_lv v = begin(e, t, "load");
+lb_lv lb_em_load(lb_em *e, lb_lt t, lb_lv p, uint32_t align, bool invariant) {
+  lb_lv v = begin_inst(e, t, "load");
   lb_em_type(&e->out, t);
   comma(e);
   lb_em_typed(&e->out, p);
   lb_strbuf_printf(&e->out, ", align %u%s\n", align,
-                   fixed ? ", !invariant.load " FIXED : "");
+                   invariant ? ", !invariant.load " INVARIANT : "");
   return v;
 }
 
@@ -284,7 +284,7 @@ void lb_em_store(lb_em *e, lb_lv v, lb_lv p, uint32_t align, bool stream) {
 }
 
 lb_lv lb_em_gep(lb_em *e, lb_elem elem, lb_lv p, lb_lv index) {
-  lb_lv v = begin(e, lt(LB_E_PTR, index.type.lanes), "getelementptr");
+  lb_lv v = begin_inst(e, lt(LB_E_PTR, index.type.lanes), "getelementptr");
   lb_strbuf_printf(&e->out, "%s, ", elems[elem].text);
   lb_em_typed(&e->out, p);
   comma(e);
@@ -314,8 +314,8 @@ void lb_em_branch(lb_em *e, lb_lv cond, uint32_t yes, uint32_t no) {
   branch(e, cond, yes, no, "");
 }
 
-void lb_em_rarely(lb_em *e, lb_lv cond, uint32_t yes, uint32_t no) {
-  branch(e, cond, yes, no, ", !prof " SELDOM);
+void lb_em_branch_unlikely(lb_em *e, lb_lv cond, uint32_t yes, uint32_t no) {
+  branch(e, cond, yes, no, ", !prof " UNLIKELY);
 }
 
 void lb_em_phi(lb_em *e, lb_lv v, lb_lv x, uint32_t from, lb_lv y,
@@ -331,7 +331,7 @@ void lb_em_phi(lb_em *e, lb_lv v, lb_lv x, uint32_t from, lb_lv y,
   lb_strbuf_printf(&e->out, ", %%b%u]\n", from2);
 }
 
-// A bitcast to the same type: the shortest way to say "is".
+// A bitcast to the same type is the shortest form of a copy.
 void lb_em_define(lb_em *e, lb_lv v, lb_lv x) {
   lb_strbuf_puts(&e->out, "  ");
   lb_em_value(&e->out, v);
@@ -369,7 +369,7 @@ lb_lv lb_em_call(lb_em *e, const char *name, lb_lt result, const lb_lv *args,
   if (result.elem == LB_E_VOID)
     lb_strbuf_puts(&e->out, "  call ");
   else
-    v = begin(e, result, "call");
+    v = begin_inst(e, result, "call");
   lb_em_type(&e->out, result);
   lb_strbuf_printf(&e->out, " @%s(", name);
   for (unsigned i = 0; i < n; i++) {

@@ -1,12 +1,12 @@
-// render/emit.h -- LLVM IR as text, a call an instruction.
+// render/emit.h -- Writes LLVM IR as text, one call per instruction.
 //
 // A *value* is a temporary (%t7) or a constant, whose lanes are all equal or
 // those of a table; it is passed by value and printed where it is used. One
 // lane is a scalar, never a vector of one. Float16 and bfloat16 are i16 here;
-// `half` lives only between a conversion and its bitcast. No flag that loosens
-// floating point is ever written, so LLVM keeps every rounding.
+// `half` exists only between a conversion and its bitcast. Fast-math flags are
+// never written, so LLVM preserves every rounding.
 //
-// Failing is left to the strbufs: their status is looked at once, at the end.
+// Errors are recorded in the strbufs; their status is checked once, at the end.
 #ifndef LB_RENDER_EMIT_H
 #define LB_RENDER_EMIT_H
 
@@ -44,27 +44,27 @@ typedef enum lb_lkind {
 typedef struct lb_lv {  // a value
   lb_lt type;
   uint8_t kind;   // lb_lkind
-  uint64_t bits;  // TEMP: its number; CONST: the bits of a lane; TABLE: where
-                  // its lb_table is
+  uint64_t bits;  // TEMP: number; CONST: bits of a lane; TABLE: address of the
+                  // lb_table
 } lb_lv;
 
-// The first lanes of a constant; those behind are the same again.
+// The first lanes of a constant; further lanes repeat them.
 enum { LB_TABLE = 8 };
 typedef double lb_table[LB_TABLE];
 
-typedef struct lb_module {  // all functions of one text
+typedef struct lb_module {  // all functions of one module
   lb_target target;
-  lb_strbuf decls;  // of intrinsics, one a line
-  lb_strbuf funcs;  // helpers, each complete
+  lb_strbuf decls;  // of intrinsics, one per line
+  lb_strbuf funcs;  // complete helper functions
 } lb_module;
 
-typedef struct lb_em {  // one function in the making
+typedef struct lb_em {  // one function under construction
   lb_module *m;         // borrowed
   lb_strbuf out;        // its lines
   uint32_t n_temps;
 } lb_em;
 
-// What instructions refer to; a text must end with it.
+// Metadata that instructions refer to; a module must end with it.
 extern const char lb_em_metadata[];
 
 // -- printing
@@ -81,7 +81,7 @@ static inline lb_lt with_elem(lb_lt t, lb_elem elem) {
   t.elem = (uint8_t)elem;
   return t;
 }
-static inline lb_lt int_of(lb_lt t) {  // integers as wide as its floats
+static inline lb_lt int_of(lb_lt t) {  // integers of the same width
   return with_elem(t, lb_elem_bits(t.elem) == 64   ? LB_E_I64
                       : lb_elem_bits(t.elem) == 32 ? LB_E_I32
                                                    : LB_E_I16);
@@ -89,48 +89,51 @@ static inline lb_lt int_of(lb_lt t) {  // integers as wide as its floats
 static inline lb_lt float_of(lb_lt t) {
   return with_elem(t, lb_elem_bits(t.elem) == 64 ? LB_E_F64 : LB_E_F32);
 }
-lb_lv lb_em_new(lb_em *e, lb_lt t);  // a temporary yet to be defined
+lb_lv lb_em_new(lb_em *e, lb_lt t);  // a new temporary, not yet defined
 lb_lv lb_em_bits(lb_lt t, uint64_t bits);
 lb_lv lb_em_num(lb_lt t, double x);                 // of a float type
 lb_lv lb_em_table(lb_lt t, const lb_table *table);  // static
 lb_lv lb_em_poison(lb_lt t);
 
-// -- instructions; `op` is LLVM's word, with its condition for a comparison
+// -- instructions; `op` is LLVM's opcode, for comparisons with the condition
 lb_lv lb_em_binary(lb_em *e, const char *op, lb_lv x, lb_lv y);
 lb_lv lb_em_compare(lb_em *e, const char *op, lb_lv x, lb_lv y);
 lb_lv lb_em_convert(lb_em *e, const char *op, lb_lv x, lb_elem to);
-lb_lv lb_em_bitcast(lb_em *e, lb_lv x, lb_lt to);  // x itself if of that type
+lb_lv lb_em_bitcast(lb_em *e, lb_lv x,
+                    lb_lt to);  // x itself if it has that type
 lb_lv lb_em_fneg(lb_em *e, lb_lv x);
 lb_lv lb_em_select(lb_em *e, lb_lv c, lb_lv x, lb_lv y);
 lb_lv lb_em_splat(lb_em *e, lb_lv x, uint32_t lanes);
 lb_lv lb_em_extract(lb_em *e, lb_lv x, uint32_t lane);
 lb_lv lb_em_insert(lb_em *e, lb_lv x, lb_lv y, uint32_t lane);
-// Lanes of x, then y, by table; y may be poison. Scalars are welcome.
+// Shuffles the lanes of x, then y; y may be poison, and both may be scalars.
 lb_lv lb_em_shuffle(lb_em *e, lb_lv x, lb_lv y, const uint8_t *table,
                     uint32_t lanes);
-// `fixed`: nobody writes there while the function runs.
-lb_lv lb_em_load(lb_em *e, lb_lt t, lb_lv p, uint32_t align, bool fixed);
+// `invariant`: the memory is not written while the function runs.
+lb_lv lb_em_load(lb_em *e, lb_lt t, lb_lv p, uint32_t align, bool invariant);
 void lb_em_store(lb_em *e, lb_lv v, lb_lv p, uint32_t align, bool stream);
 lb_lv lb_em_gep(lb_em *e, lb_elem elem, lb_lv p, lb_lv index);
 
-// -- blocks: labels are numbers; a function begins with 0
+// -- blocks: labels are numbers; a function begins with block 0
 void lb_em_label(lb_em *e, uint32_t label);
 void lb_em_jump(lb_em *e, uint32_t to);
 void lb_em_branch(lb_em *e, lb_lv cond, uint32_t yes, uint32_t no);
-void lb_em_rarely(lb_em *e, lb_lv cond, uint32_t yes, uint32_t no);
-// v is x coming from block `from`, and y from `from2`.
+void lb_em_branch_unlikely(lb_em *e, lb_lv cond, uint32_t yes, uint32_t no);
+// v is x when coming from block `from`, and y from `from2`.
 void lb_em_phi(lb_em *e, lb_lv v, lb_lv x, uint32_t from, lb_lv y,
                uint32_t from2);
-// Gives a temporary that was named ahead its value.
+// Defines a temporary that was created by lb_em_new and used before.
 void lb_em_define(lb_em *e, lb_lv v, lb_lv x);
 
-// A call of `name`, declared if it is an intrinsic ("llvm...") not met before.
+// A call of `name`, which is declared on first use if it is an intrinsic
+// ("llvm...").
 lb_lv lb_em_call(lb_em *e, const char *name, lb_lt result, const lb_lv *args,
                  unsigned n);
-// An intrinsic overloaded by the type of its first argument, which it returns.
+// An intrinsic overloaded by the type of its first argument, which is also its
+// result type.
 lb_lv lb_em_intrinsic(lb_em *e, const char *name, const lb_lv *args,
                       unsigned n);
-// "v16f32", "f32", "p0": how overloaded names end.
+// "v16f32", "f32", "p0": the suffix of overloaded names.
 void lb_em_mangle(lb_strbuf *out, lb_lt t);
 
 // -- shorthand

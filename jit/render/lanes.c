@@ -1,5 +1,5 @@
-// render/lanes.c -- operations lane by lane: a table of LLVM's words, and a
-// function where one word is not enough.
+// render/lanes.c -- Lane-wise operations: a table of LLVM opcodes and
+// intrinsics, and functions for operations that need more than one.
 #include "render/lanes.h"
 
 #include <assert.h>
@@ -18,12 +18,12 @@ lb_elem lb_elem_of(lb_dtype t) {
   return (lb_elem)elems[t];
 }
 
-// -- one word ----------------------------------------------------------------
+// -- single instructions -----------------------------------------------------
 
-// NULL: a function below. Bools are unsigned.
+// NULL: see the functions below. Bools are unsigned.
 static const struct {
   const char *of_float, *of_signed, *of_unsigned;
-} words[LB_K_COUNT] = {
+} llvm_ops[LB_K_COUNT] = {
     [LB_K_ADD] = {"fadd", "add", "add"},
     [LB_K_SUB] = {"fsub", "sub", "sub"},
     [LB_K_MUL] = {"fmul", "mul", "mul"},
@@ -45,24 +45,26 @@ static const struct {
     [LB_K_TRUNC] = {"llvm.trunc", NULL, NULL},
 };
 
-static const char *word_of(lb_kop op, lb_dtype t) {
-  if (lb_dtype_is_float(t)) return words[op].of_float;
-  return lb_dtype_is_signed(t) ? words[op].of_signed : words[op].of_unsigned;
+static const char *op_name(lb_kop op, lb_dtype t) {
+  if (lb_dtype_is_float(t)) return llvm_ops[op].of_float;
+  return lb_dtype_is_signed(t) ? llvm_ops[op].of_signed
+                               : llvm_ops[op].of_unsigned;
 }
 
-static lb_lv by_word(lb_em *e, lb_kop op, const char *word, const lb_lv *x) {
-  if (strncmp(word, "llvm.", 5) == 0)
-    return lb_em_intrinsic(e, word, x, lb_kop_infos[op].min_src);
-  if (strstr(word, "cmp ")) return lb_em_compare(e, word, x[0], x[1]);
-  return lb_em_binary(e, word, x[0], x[1]);
+static lb_lv by_name(lb_em *e, lb_kop op, const char *name, const lb_lv *x) {
+  if (strncmp(name, "llvm.", 5) == 0)
+    return lb_em_intrinsic(e, name, x, lb_kop_infos[op].min_src);
+  if (strstr(name, "cmp ")) return lb_em_compare(e, name, x[0], x[1]);
+  return lb_em_binary(e, name, x[0], x[1]);
 }
 
 // -- floats ------------------------------------------------------------------
 
-// x < y ? x : y is one instruction, which gives y where one is NaN. Where that
-// is x all bits are set: NaN, too. With x itself LLVM would make one choice of
-// both, by the comparisons of each, in place of that instruction.
-static lb_lv least(lb_em *e, const char *cmp, const lb_lv *x) {
+// x < y ? x : y is one instruction (minps), which gives y if either is NaN. If
+// x is NaN, all bits are set, which is NaN, too. Selecting x itself instead
+// would make LLVM merge both selects by their comparisons and lose that
+// instruction.
+static lb_lv min_or_max(lb_em *e, const char *cmp, const lb_lv *x) {
   lb_lt type = x[0].type, ti = int_of(type);
   lb_lv m = sel(e, lb_em_compare(e, cmp, x[0], x[1]), x[0], x[1]);
   lb_lv lost = lb_em_compare(e, "fcmp uno", x[0], x[0]);
@@ -73,8 +75,8 @@ static lb_lv least(lb_em *e, const char *cmp, const lb_lv *x) {
 
 static lb_lv of_float(lb_em *e, lb_kop op, const lb_lv *x) {
   switch (op) {
-    case LB_K_MIN: return least(e, "fcmp olt", x);
-    case LB_K_MAX: return least(e, "fcmp ogt", x);
+    case LB_K_MIN: return min_or_max(e, "fcmp olt", x);
+    case LB_K_MAX: return min_or_max(e, "fcmp ogt", x);
     case LB_K_NEG: return lb_em_fneg(e, x[0]);
     case LB_K_FMA: return mad(e, x[0], x[1], x[2]);
     case LB_K_RSQRT: return over(e, num(x[0].type, 1), root(e, x[0]));
@@ -82,11 +84,11 @@ static lb_lv of_float(lb_em *e, lb_kop op, const lb_lv *x) {
   }
 }
 
-// -- halves ------------------------------------------------------------------
+// -- float16 and bfloat16 ----------------------------------------------------
 
 // The product is exact in double; the sum is rounded to odd, so that rounding
-// it again rounds the exact one.
-static lb_lv half_fma(lb_em *e, lb_dtype t, const lb_lv *x) {
+// it again gives the rounding of the exact sum.
+static lb_lv fma_16bit(lb_em *e, lb_dtype t, const lb_lv *x) {
   lb_lv v[3];
   for (int i = 0; i < 3; i++)
     v[i] = lb_em_convert(e, "fpext", lb_lanes_to_f32(e, x[i], t), LB_E_F64);
@@ -103,17 +105,18 @@ static lb_lv half_fma(lb_em *e, lb_dtype t, const lb_lv *x) {
                              lb_em_bits(ti, 0));
   lb_lv inexact = lb_em_compare(e, "fcmp one", lost, zero);
   lb_lv odd = sel(e, iand(e, inexact, even), next, bits);
-  lb_lv r = lb_lanes_odd(e, lb_em_bitcast(e, odd, wide));
+  lb_lv r = lb_lanes_round_to_odd(e, lb_em_bitcast(e, odd, wide));
   return lb_lanes_from_f32(e, r, t);
 }
 
-// Computed in float and rounded again: float has more than twice their bits.
-static lb_lv of_half(lb_em *e, lb_kop op, lb_dtype t, const lb_lv *x) {
+// Computed in float and rounded again: float has more than twice the mantissa
+// bits.
+static lb_lv of_16bit_float(lb_em *e, lb_kop op, lb_dtype t, const lb_lv *x) {
   lb_lv v[3];
   switch (op) {
     case LB_K_NEG: return ixor(e, x[0], lb_em_bits(x[0].type, 0x8000));
     case LB_K_ABS: return iand(e, x[0], lb_em_bits(x[0].type, 0x7fff));
-    case LB_K_FMA: return half_fma(e, t, x);
+    case LB_K_FMA: return fma_16bit(e, t, x);
     default: break;
   }
   for (unsigned i = 0; i < lb_kop_infos[op].min_src; i++)
@@ -128,17 +131,17 @@ static lb_lv is(lb_em *e, lb_lv x, uint64_t bits) {
   return lb_em_compare(e, "icmp eq", x, lb_em_bits(x.type, bits));
 }
 
-// A constant that is neither 0 nor -1, of which there are many.
-static bool divides_well(lb_lv x) {
+// A positive constant: neither 0 nor -1. This is the common case.
+static bool is_safe_divisor(lb_lv x) {
   uint64_t sign = UINT64_C(1) << (lb_elem_bits(x.type.elem) - 1);
   return x.kind == LB_L_CONST && x.bits && x.bits < sign;
 }
 
-// LLVM leaves division by 0, and of the minimum by -1, undefined.
+// Division by 0, and of the minimum by -1, is undefined in LLVM.
 static lb_lv quotient(lb_em *e, lb_kop op, lb_dtype t, const lb_lv *x) {
   static const char *const ops[2][2] = {{"udiv", "urem"}, {"sdiv", "srem"}};
   bool rem = op == LB_K_REM, sign = lb_dtype_is_signed(t);
-  if (divides_well(x[1])) return lb_em_binary(e, ops[sign][rem], x[0], x[1]);
+  if (is_safe_divisor(x[1])) return lb_em_binary(e, ops[sign][rem], x[0], x[1]);
   lb_lv zero = lb_em_bits(x[0].type, 0), none = is(e, x[1], 0);
   lb_lv one = lb_em_bits(x[0].type, 1), flip = is(e, x[1], UINT64_MAX);
   lb_lv y = sel(e, none, one, x[1]);
@@ -152,13 +155,13 @@ static lb_lv shifted(lb_em *e, lb_kop op, lb_dtype t, const lb_lv *x) {
   lb_lt type = x[0].type;
   uint32_t width = lb_elem_bits(type.elem);
   if (op == LB_K_SHR && lb_dtype_is_signed(t)) {
-    lb_lv most = lb_em_bits(type, width - 1);
-    lb_lv by = lb_em_intrinsic(e, "llvm.umin", (lb_lv[]){x[1], most}, 2);
+    lb_lv max_shift = lb_em_bits(type, width - 1);
+    lb_lv by = lb_em_intrinsic(e, "llvm.umin", (lb_lv[]){x[1], max_shift}, 2);
     return lb_em_binary(e, "ashr", x[0], by);
   }
   lb_lv r = lb_em_binary(e, op == LB_K_SHL ? "shl" : "lshr", x[0], x[1]);
-  lb_lv some = lb_em_compare(e, "icmp ult", x[1], lb_em_bits(type, width));
-  return sel(e, some, r, lb_em_bits(type, 0));
+  lb_lv in_range = lb_em_compare(e, "icmp ult", x[1], lb_em_bits(type, width));
+  return sel(e, in_range, r, lb_em_bits(type, 0));
 }
 
 static lb_lv of_bits(lb_em *e, lb_kop op, lb_dtype t, const lb_lv *x) {
@@ -180,15 +183,15 @@ static lb_lv of_bits(lb_em *e, lb_kop op, lb_dtype t, const lb_lv *x) {
 
 lb_lv lb_lanes(lb_em *e, lb_kop op, lb_dtype t, const lb_lv *x) {
   if (op == LB_K_SELECT) return sel(e, x[0], x[1], x[2]);
-  if (t == LB_F16 || t == LB_BF16) return of_half(e, op, t, x);
-  const char *word = word_of(op, t);
-  if (word) return by_word(e, op, word, x);
+  if (t == LB_F16 || t == LB_BF16) return of_16bit_float(e, op, t, x);
+  const char *name = op_name(op, t);
+  if (name) return by_name(e, op, name, x);
   return lb_dtype_is_float(t) ? of_float(e, op, x) : of_bits(e, op, t, x);
 }
 
-// -- products of bytes -------------------------------------------------------
+// -- int8 dot products -------------------------------------------------------
 
-// Byte j of each lane of 32 bits.
+// Byte j of each 32-bit lane.
 static lb_lv byte_of(lb_em *e, lb_lv x, unsigned j, bool sign) {
   lb_lv up = j < 3 ? ishl(e, x, 24 - 8 * j) : x;
   return lb_em_binary(e, sign ? "ashr" : "lshr", up, lb_em_bits(x.type, 24));
@@ -203,34 +206,34 @@ static lb_lv dot4_plain(lb_em *e, lb_lv acc, lb_lv a, lb_lv b, bool sign_a,
   return acc;
 }
 
-// Even or odd bytes as words.
-static lb_lv words_of(lb_em *e, lb_lv x, bool odd, bool sign) {
+// The even or odd bytes as int16.
+static lb_lv int16_of(lb_em *e, lb_lv x, bool odd, bool sign) {
   lb_lv eight = lb_em_bits(x.type, 8);
   if (sign && !odd) x = ishl(e, x, 8);
   if (sign || odd) return lb_em_binary(e, sign ? "ashr" : "lshr", x, eight);
   return iand(e, x, lb_em_bits(x.type, 0xff));
 }
 
-static const char *words_name(uint32_t lanes) {
+static const char *pmaddwd_name(uint32_t lanes) {
   if (lanes == 16) return "llvm.x86.avx512.pmaddw.d.512";
   if (lanes == 8) return "llvm.x86.avx2.pmadd.wd";
   return lanes == 4 ? "llvm.x86.sse2.pmadd.wd" : NULL;
 }
 
-// Two instructions that multiply words, and add up neighbours.
-static lb_lv dot4_words(lb_em *e, const char *name, const lb_lv *x, bool sign_a,
-                        bool sign_b) {
+// Two vpmaddwd, which multiply int16 and add adjacent products.
+static lb_lv dot4_pmaddwd(lb_em *e, const char *name, const lb_lv *x,
+                          bool sign_a, bool sign_b) {
   lb_lt t = x[0].type, wide = lt(LB_E_I16, 2 * (uint32_t)t.lanes);
   lb_lv acc = x[0], a = lb_em_bitcast(e, x[1], wide);
   lb_lv b = lb_em_bitcast(e, x[2], wide);
   for (int odd = 0; odd < 2; odd++) {
-    lb_lv two[] = {words_of(e, a, odd, sign_a), words_of(e, b, odd, sign_b)};
+    lb_lv two[] = {int16_of(e, a, odd, sign_a), int16_of(e, b, odd, sign_b)};
     acc = iadd(e, acc, lb_em_call(e, name, t, two, 2));
   }
   return acc;
 }
 
-static const char *dot4_name(const lb_em *e, uint32_t lanes) {
+static const char *vpdpbusd_name(const lb_em *e, uint32_t lanes) {
   if (lb_target_has(&e->m->target, LB_FEATURE_AVX512VNNI)) {
     if (lanes == 16) return "llvm.x86.avx512.vpdpbusd.512";
     if (lanes == 8) return "llvm.x86.avx512.vpdpbusd.256";
@@ -243,15 +246,16 @@ static const char *dot4_name(const lb_em *e, uint32_t lanes) {
   return NULL;
 }
 
-// The instruction multiplies unsigned by signed bytes. Signed ones are made
-// unsigned by adding 128, unsigned ones signed by taking 128 off; 128 times
-// the sum of the other side makes up for it.
-static lb_lv dot4_fast(lb_em *e, const char *name, const lb_lv *x, bool sign_a,
-                       bool sign_b) {
+// vpdpbusd multiplies unsigned by signed bytes. Signed operands become unsigned
+// by adding 128, unsigned ones signed by subtracting 128; 128 times the sum of
+// the other operand compensates.
+static lb_lv dot4_vpdpbusd(lb_em *e, const char *name, const lb_lv *x,
+                           bool sign_a, bool sign_b) {
   lb_lt t = x[0].type;
   lb_lv acc = x[0], a = x[1], b = x[2], zero = lb_em_bits(t, 0);
   lb_lv top = lb_em_bits(t, 0x80808080);
-  if (sign_a && !sign_b) return dot4_fast(e, name, (lb_lv[]){acc, b, a}, 0, 1);
+  if (sign_a && !sign_b)
+    return dot4_vpdpbusd(e, name, (lb_lv[]){acc, b, a}, 0, 1);
   if (sign_a) {
     lb_lv more = lb_em_call(e, name, t, (lb_lv[]){zero, top, b}, 3);
     acc = isub(e, acc, more);
@@ -269,10 +273,10 @@ static lb_lv dot4_fast(lb_em *e, const char *name, const lb_lv *x, bool sign_a,
 lb_lv lb_lanes_dot4(lb_em *e, const lb_lv *x, lb_dtype a, lb_dtype b) {
   lb_lt t = x[0].type;
   lb_lv v[] = {x[0], lb_em_bitcast(e, x[1], t), lb_em_bitcast(e, x[2], t)};
-  const char *name = dot4_name(e, t.lanes);
-  if (name) return dot4_fast(e, name, v, a == LB_I8, b == LB_I8);
-  name = words_name(t.lanes);
+  const char *name = vpdpbusd_name(e, t.lanes);
+  if (name) return dot4_vpdpbusd(e, name, v, a == LB_I8, b == LB_I8);
+  name = pmaddwd_name(t.lanes);
   if (name && (t.lanes < 16 || e->m->target.level >= LB_LEVEL_V4))
-    return dot4_words(e, name, v, a == LB_I8, b == LB_I8);
+    return dot4_pmaddwd(e, name, v, a == LB_I8, b == LB_I8);
   return dot4_plain(e, v[0], v[1], v[2], a == LB_I8, b == LB_I8);
 }

@@ -1,10 +1,11 @@
-// render/math.c -- what the functions share, and how kernels call them.
+// render/math.c -- Parts shared by the mathematical functions, and how kernels
+// call them.
 #include "render/math.h"
 
 #include <assert.h>
 #include <string.h>
 
-// -- parts of functions ------------------------------------------------------
+// -- shared parts ------------------------------------------------------------
 
 lb_lv lb_math_poly(lb_em *e, lb_lv x, const double *c, unsigned n) {
   lb_lv r = num(x.type, c[n - 1]);
@@ -14,7 +15,7 @@ lb_lv lb_math_poly(lb_em *e, lb_lv x, const double *c, unsigned n) {
 
 static bool is_wide(lb_lt t) { return t.elem == LB_E_F64; }
 
-// A number so large that its last bit counts ones.
+// A number so large that its last bit has the value 1.
 static lb_lv magic(lb_lt t) { return num(t, is_wide(t) ? 0x1.8p52 : 0x1.8p23); }
 
 lb_lv lb_math_round(lb_em *e, lb_lv n, lb_lv *integer) {
@@ -36,7 +37,7 @@ lb_lv lb_math_pow2(lb_em *e, lb_lv n) {
   return lb_em_bitcast(e, ishl(e, biased, is_wide(t) ? 52 : 23), t);
 }
 
-// One instruction does it where there is AVX-512.
+// AVX-512 has one instruction for this (vscalef).
 static bool has_scalef(const lb_em *e, lb_lt t) {
   uint32_t bits = t.lanes * lb_elem_bits(t.elem);
   return e->m->target.level >= LB_LEVEL_V4 &&
@@ -51,14 +52,14 @@ static lb_lv scalef(lb_em *e, lb_lv x, lb_lv n) {
                    is_wide(t) ? "pd" : "ps", bits);
   lb_lt mask = lt(t.lanes == 16 ? LB_E_I16 : LB_E_I8, 1);
   lb_lv args[] = {x, n, num(t, 0), lb_em_bits(mask, UINT64_MAX),
-                  lb_em_bits(lt(LB_E_I32, 1), 4)};  // 4: the current rounding
+                  lb_em_bits(lt(LB_E_I32, 1), 4)};  // 4: current rounding mode
   lb_lv v = lb_em_call(e, lb_strbuf_str(&name), t, args, bits == 512 ? 5 : 4);
   if (name.failed) e->out.failed = true;
   lb_strbuf_fini(&name);
   return v;
 }
 
-// 2^(i >> 4); i has the bias in it.
+// 2^(i >> 4); i includes the bias.
 static lb_lv pow2_of_half(lb_em *e, lb_lv i) {
   bool wide = i.type.elem == LB_E_I64;
   uint64_t exponent = wide ? UINT64_C(0xfff) << 52 : UINT64_C(0x1ff) << 23;
@@ -66,31 +67,32 @@ static lb_lv pow2_of_half(lb_em *e, lb_lv i) {
   return lb_em_bitcast(e, i, float_of(i.type));
 }
 
-// As 2^n may be no normal number, its exponent is made of two halves. The last
-// bit of the sum is an eighth: i >> 4 is half of floor(n), rounded down, and
-// (i + 8) >> 4 is the other half.
+// 2^n may not be a normal number, so it is the product of two powers. The last
+// bit of the sum is 1/8: i >> 4 is half of floor(n), rounded down, and (i + 8)
+// >> 4 is the other half.
 lb_lv lb_math_scale(lb_em *e, lb_lv x, lb_lv n) {
   if (has_scalef(e, x.type)) return scalef(e, x, n);
   lb_lt t = x.type, ti = int_of(t);
   double big = is_wide(t) ? 0x1.8p49 + 2 * 1023 : 0x1.8p20 + 2 * 127;
   lb_lv i = lb_em_bitcast(e, plus(e, n, num(t, big)), ti);
   lb_lv half = pow2_of_half(e, i);
-  lb_lv rest = pow2_of_half(e, iadd(e, i, lb_em_bits(ti, 8)));
-  return times(e, times(e, x, half), rest);
+  lb_lv other_half = pow2_of_half(e, iadd(e, i, lb_em_bits(ti, 8)));
+  return times(e, times(e, x, half), other_half);
 }
 
-lb_lv lb_math_atmost(lb_em *e, lb_lv x, double high) {
+lb_lv lb_math_clamp_max(lb_em *e, lb_lv x, double high) {
   lb_lv h = num(x.type, high);
   return sel(e, below(e, h, x), h, x);
 }
 
-lb_lv lb_math_atleast(lb_em *e, lb_lv x, double low) {
+lb_lv lb_math_clamp_min(lb_em *e, lb_lv x, double low) {
   lb_lv l = num(x.type, low);
   return sel(e, below(e, x, l), l, x);
 }
 
-// n lanes of x, then y, beginning with one; the last as often as needed.
-static lb_lv some(lb_em *e, lb_lv x, lb_lv y, uint32_t from, uint32_t n) {
+// n lanes of x, then y, from lane `from` on; the last lane is repeated if
+// needed.
+static lb_lv take_lanes(lb_em *e, lb_lv x, lb_lv y, uint32_t from, uint32_t n) {
   uint8_t lanes[64];
   uint32_t last = (y.kind == LB_L_POISON ? 1u : 2u) * x.type.lanes - 1;
   for (uint32_t i = 0; i < n; i++)
@@ -99,11 +101,11 @@ static lb_lv some(lb_em *e, lb_lv x, lb_lv y, uint32_t from, uint32_t n) {
 }
 
 static lb_lv part(lb_em *e, lb_lv x, uint32_t from, uint32_t n) {
-  return some(e, x, lb_em_poison(x.type), from, n);
+  return take_lanes(e, x, lb_em_poison(x.type), from, n);
 }
 
-// The instruction takes 8 lanes, or 16 where there is AVX-512.
-lb_lv lb_math_entry(lb_em *e, const lb_table *table, lb_lv index) {
+// The permute instruction takes 8 lanes, or 16 with AVX-512.
+lb_lv lb_math_lookup(lb_em *e, const lb_table *table, lb_lv index) {
   uint32_t lanes = index.type.lanes;
   uint32_t n = e->m->target.level >= LB_LEVEL_V4 && lanes > 8 ? 16 : 8;
   if (lanes == n) {
@@ -113,11 +115,11 @@ lb_lv lb_math_entry(lb_em *e, const lb_table *table, lb_lv index) {
     return lb_em_call(e, name, t, (lb_lv[]){lb_em_table(t, table), index}, 2);
   }
   if (lanes < n)
-    return part(e, lb_math_entry(e, table, part(e, index, 0, n)), 0, lanes);
+    return part(e, lb_math_lookup(e, table, part(e, index, 0, n)), 0, lanes);
   while (n < lanes - n) n *= 2;
-  lb_lv low = lb_math_entry(e, table, part(e, index, 0, n));
-  lb_lv high = lb_math_entry(e, table, part(e, index, n, n));
-  return some(e, low, high, 0, lanes);
+  lb_lv low = lb_math_lookup(e, table, part(e, index, 0, n));
+  lb_lv high = lb_math_lookup(e, table, part(e, index, n, n));
+  return take_lanes(e, low, high, 0, lanes);
 }
 
 lb_lv lb_math_any(lb_em *e, lb_lv c) {
@@ -166,7 +168,7 @@ static lb_lv body(lb_em *e, lb_kop op, const lb_lv *args) {
   return fns32[op] ? fns32[op](e, x) : narrow(e, fns64[op](e, widen(e, x)));
 }
 
-// Writes the function `name` of n operands of type t.
+// Writes the helper function `name` with n operands of type t.
 static void define(lb_module *m, const char *name, lb_kop op, lb_lt t,
                    unsigned n) {
   lb_em e = {.m = m};

@@ -1,20 +1,20 @@
-// render/math.h -- functions that no instruction computes, as polynomials.
+// render/math.h -- Functions that no instruction computes, as polynomials.
 //
 // Each writes the instructions of its function for float or double of any
-// number of lanes, without calls. A table is a vector: one instruction takes an
-// entry for each lane. The results are the same at every instruction-set level
-// and lane count. Errors are listed in the README. -0, infinities, NaN and
-// denormals are as in C.
+// number of lanes, without calls. A table is a vector: one instruction looks up
+// an entry for each lane. The results are the same at every instruction-set
+// level and number of lanes. Errors are listed in the README. -0, infinities,
+// NaN and denormals are handled as in C.
 #ifndef LB_RENDER_MATH_H
 #define LB_RENDER_MATH_H
 
 #include "kir/kir.h"
 #include "render/emit.h"
 
-// May write blocks, so each is all of a function, which it begins.
+// May write blocks, so each is a whole helper function, starting at its entry.
 typedef lb_lv lb_math_fn(lb_em *e, lb_lv x);
 
-// EXP(ID, name): a function of one operand; lb_math32_name, lb_math64_name.
+// X(ID, name): a function of one operand; lb_math32_name, lb_math64_name.
 #define LB_MATH_BOTH(X) \
   X(EXP, exp)           \
   X(EXP2, exp2)         \
@@ -27,16 +27,16 @@ typedef lb_lv lb_math_fn(lb_em *e, lb_lv x);
   X(SIGMOID, sigmoid)   \
   X(SIN, sin)           \
   X(COS, cos)
-#define LB_MATH_WIDE(X) /* floats go by double */ \
-  X(ERFC, erfc)                                   \
-  X(TAN, tan)                                     \
-  X(ASIN, asin)                                   \
-  X(ACOS, acos)                                   \
-  X(ATAN, atan)                                   \
-  X(SINH, sinh)                                   \
-  X(COSH, cosh)                                   \
-  X(ASINH, asinh)                                 \
-  X(ACOSH, acosh)                                 \
+#define LB_MATH_WIDE(X) /* float is computed in double */ \
+  X(ERFC, erfc)                                           \
+  X(TAN, tan)                                             \
+  X(ASIN, asin)                                           \
+  X(ACOS, acos)                                           \
+  X(ATAN, atan)                                           \
+  X(SINH, sinh)                                           \
+  X(COSH, cosh)                                           \
+  X(ASINH, asinh)                                         \
+  X(ACOSH, acosh)                                         \
   X(ATANH, atanh)
 
 #define X(ID, name) lb_math_fn lb_math32_##name;
@@ -47,34 +47,36 @@ LB_MATH_BOTH(X)
 LB_MATH_WIDE(X)
 #undef X
 
-// pow of doubles; `fine`: good for a double, else for a float made of it.
-lb_lv lb_math64_pow(lb_em *e, lb_lv x, lb_lv y, bool fine);
+// pow of doubles; full_precision: accurate as a double, else only after
+// rounding to float.
+lb_lv lb_math64_pow(lb_em *e, lb_lv x, lb_lv y, bool full_precision);
 
 // The function `op` (EXP, ..., REM) of float or double lanes, as a call of an
-// inlined helper that is written once a type.
+// inlined helper that is written once per type.
 lb_lv lb_math_call(lb_em *e, lb_kop op, const lb_lv *args, unsigned n);
 
 // -- for math_*.c -----------------------------------------------------------
 
-// c[0] + x (c[1] + ...); rounded once a step.
+// c[0] + x (c[1] + ...), with one rounding per step.
 lb_lv lb_math_poly(lb_em *e, lb_lv x, const double *c, unsigned n);
 #define LB_POLY(e, x, c) lb_math_poly(e, x, c, sizeof(c) / sizeof *(c))
 
-// n rounded to an integer, and that integer; |n| < 2^22, or 2^51 of doubles.
+// Rounds n to an integer, which is also returned as such; |n| < 2^22, or 2^51
+// for doubles.
 lb_lv lb_math_round(lb_em *e, lb_lv n, lb_lv *integer);
-// The float of an integer lane, within the same bounds.
+// Converts integer lanes to float, within the same bounds.
 lb_lv lb_math_float(lb_em *e, lb_lv integer);
-// 2^n, for integers n such that it is a normal number.
+// 2^n, for integers n for which it is a normal number.
 lb_lv lb_math_pow2(lb_em *e, lb_lv n);
-// x * 2^floor(n) rounded once, for floats n that count eighths, where half of n
-// is as above.
+// x * 2^floor(n) rounded once, for floats n that are multiples of 1/8, where
+// 2^(n/2) is a normal number.
 lb_lv lb_math_scale(lb_em *e, lb_lv x, lb_lv n);
-// x, but at most high, or at least low; NaN stays.
-lb_lv lb_math_atmost(lb_em *e, lb_lv x, double high);
-lb_lv lb_math_atleast(lb_em *e, lb_lv x, double low);
+// Clamps x to at most `high`, or at least `low`; NaN stays NaN.
+lb_lv lb_math_clamp_max(lb_em *e, lb_lv x, double high);
+lb_lv lb_math_clamp_min(lb_em *e, lb_lv x, double low);
 
-// For each lane the entry of the table that the low 3 bits of its index name.
-lb_lv lb_math_entry(lb_em *e, const lb_table *table, lb_lv index);
+// For each lane, the table entry selected by the low 3 bits of its index.
+lb_lv lb_math_lookup(lb_em *e, const lb_table *table, lb_lv index);
 
 // Whether any lane of c is true.
 lb_lv lb_math_any(lb_em *e, lb_lv c);

@@ -1,6 +1,7 @@
-// render/math_angle.c -- circular functions and the error function.
+// render/math_angle.c -- Trigonometric functions, their inverses and the error
+// function.
 //
-// Coefficients: fit.py.
+// fit.py computed the coefficients.
 #include "render/math_f64.h"
 
 static const double sin_c[] = {-0x1.5555555555546p-3,  0x1.111111110f38bp-7,
@@ -40,31 +41,32 @@ static const double sin32_c[] = {-0x1.555544p-3, 0x1.1106a4p-7,
 static const double cos32_c[] = {0x1.55554ap-5, -0x1.6c0bc4p-10,
                                  0x1.99c844p-16};
 
-// pi / 2, in three parts
+// pi / 2 as the sum of three numbers
 static const double half_pi[] = {0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54,
                                  -0x1.f1976b7ed8fbcp-110};
 static const double half_pi32[] = {0x1.921fb6p+0, -0x1.777a5cp-25,
                                    -0x1.ee59dap-50};
 
-// The result for x where it is x itself, to the last bit and the sign of 0.
-static lb_lv or_itself(lb_em *e, lb_lv x, lb_lv r) {
+// Returns x itself where |x| is so small that the function equals x, to the
+// last bit and the sign of 0; else r.
+static lb_lv or_x_if_tiny(lb_em *e, lb_lv x, lb_lv r) {
   return sel(e, below(e, magnitude(e, x), num(x.type, 0x1p-27)), x, r);
 }
 
 // -- sine and cosine ---------------------------------------------------------
 
-// How an angle is brought to within pi/4. From `far` on the parts of pi are
-// too few; such angles are taken for 0.
-typedef struct circle {
+// Range reduction of an angle to within pi/4. From `far` on pi is not known to
+// enough digits; such angles are treated as 0.
+typedef struct angle_range {
   const double *half_pi;
   double far;
-} circle;
+} angle_range;
 
-static const circle circle32 = {half_pi32, 0x1p16};
-static const circle circle64 = {half_pi, 0x1p48};
+static const angle_range range32 = {half_pi32, 0x1p16};
+static const angle_range range64 = {half_pi, 0x1p48};
 
-static const circle *circle_of(lb_lt t) {
-  return t.elem == LB_E_F32 ? &circle32 : &circle64;
+static const angle_range *range_of(lb_lt t) {
+  return t.elem == LB_E_F32 ? &range32 : &range64;
 }
 
 typedef struct angle {  // x = n pi/2 + r + low
@@ -73,19 +75,19 @@ typedef struct angle {  // x = n pi/2 + r + low
 } angle;
 
 static lb_lv is_near(lb_em *e, lb_lv x) {
-  return below(e, magnitude(e, x), num(x.type, circle_of(x.type)->far));
+  return below(e, magnitude(e, x), num(x.type, range_of(x.type)->far));
 }
 
-// The first difference is exact: both sides are multiples of the last bit of
+// The first difference is exact: both operands are multiples of the last bit of
 // pi/2, and it is below 1.
-static angle turn(lb_em *e, lb_lv x) {
+static angle reduce_angle(lb_em *e, lb_lv x) {
   lb_lt t = x.type;
-  const double *part = circle_of(t)->half_pi;
+  const double *part = range_of(t)->half_pi;
   angle a;
-  // NaN stays, infinity gives it.
+  // NaN stays NaN, and infinity becomes NaN.
   x = sel(e, is_near(e, x), x, times(e, x, num(t, 0)));
-  lb_lv turns = times(e, x, num(t, 0x1.45f306dc9c883p-1));  // 2 / pi
-  lb_lv n = lb_em_fneg(e, lb_math_round(e, turns, &a.n));
+  lb_lv quadrants = times(e, x, num(t, 0x1.45f306dc9c883p-1));  // 2 / pi
+  lb_lv n = lb_em_fneg(e, lb_math_round(e, quadrants, &a.n));
   lb_lv first = mad(e, n, num(t, part[0]), x);
   a.r = mad(e, n, num(t, part[1]), first);
   a.low = mad(e, n, num(t, part[1]), minus(e, first, a.r));
@@ -120,7 +122,7 @@ static lb_lv has_bit(lb_em *e, lb_lv n, uint64_t bit) {
 }
 
 static lb_lv sine_at(lb_em *e, lb_lv x, uint64_t quarters) {
-  angle a = turn(e, x);
+  angle a = reduce_angle(e, x);
   sine_and_cosine(e, &a);
   lb_lv n = iadd(e, a.n, lb_em_bits(a.n.type, quarters));
   lb_lv v = sel(e, has_bit(e, n, 1), a.cos, a.sin);
@@ -128,17 +130,17 @@ static lb_lv sine_at(lb_em *e, lb_lv x, uint64_t quarters) {
 }
 
 lb_lv lb_math64_sin(lb_em *e, lb_lv x) {
-  return or_itself(e, x, sine_at(e, x, 0));
+  return or_x_if_tiny(e, x, sine_at(e, x, 0));
 }
 
 lb_lv lb_math64_cos(lb_em *e, lb_lv x) { return sine_at(e, x, 1); }
 
-// Far lanes are computed in double, if there are any.
+// Lanes beyond `far` are computed in double, if there are any.
 static lb_lv near_or_far(lb_em *e, lb_math_fn *wide, lb_lv x, lb_lv v) {
   enum { ENTRY, FAR, DONE };
   lb_lv near = is_near(e, x);
   lb_lv far = ixor(e, near, lb_em_bits(near.type, 1));
-  lb_em_rarely(e, lb_math_any(e, far), FAR, DONE);
+  lb_em_branch_unlikely(e, lb_math_any(e, far), FAR, DONE);
   lb_em_label(e, FAR);
   lb_lv d = wide(e, lb_em_convert(e, "fpext", x, LB_E_F64));
   lb_lv slow = lb_em_convert(e, "fptrunc", d, LB_E_F32);
@@ -151,7 +153,7 @@ static lb_lv near_or_far(lb_em *e, lb_math_fn *wide, lb_lv x, lb_lv v) {
 }
 
 lb_lv lb_math32_sin(lb_em *e, lb_lv x) {
-  lb_lv v = or_itself(e, x, sine_at(e, x, 0));
+  lb_lv v = or_x_if_tiny(e, x, sine_at(e, x, 0));
   return near_or_far(e, lb_math64_sin, x, v);
 }
 
@@ -160,14 +162,14 @@ lb_lv lb_math32_cos(lb_em *e, lb_lv x) {
 }
 
 lb_lv lb_math64_tan(lb_em *e, lb_lv x) {
-  angle a = turn(e, x);
+  angle a = reduce_angle(e, x);
   sine_and_cosine(e, &a);
   lb_lv odd = has_bit(e, a.n, 1);
   lb_lv up = sel(e, odd, lb_em_fneg(e, a.cos), a.sin);
-  return or_itself(e, x, over(e, up, sel(e, odd, a.sin, a.cos)));
+  return or_x_if_tiny(e, x, over(e, up, sel(e, odd, a.sin, a.cos)));
 }
 
-// -- their inverses ----------------------------------------------------------
+// -- inverse functions -------------------------------------------------------
 
 // atan(a) = base + atan(t), |t| <= tan(pi/8)
 lb_lv lb_math64_atan(lb_em *e, lb_lv x) {
@@ -182,12 +184,12 @@ lb_lv lb_math64_atan(lb_em *e, lb_lv x) {
   lb_lv low = sel(e, big, num(t, half_pi[1]),
                   sel(e, mid, num(t, half_pi[1] / 2), zero));
   lb_lv v = over(e, up, down), z = times(e, v, v);
-  lb_lv rest = mad(e, times(e, v, z), LB_POLY(e, z, atan_c), low);
-  return with_sign(e, plus(e, base, plus(e, v, rest)), x);
+  lb_lv tail = mad(e, times(e, v, z), LB_POLY(e, z, atan_c), low);
+  return with_sign(e, plus(e, base, plus(e, v, tail)), x);
 }
 
-typedef struct arc {  // asin(s) = s + rest
-  lb_lv s, rest;
+typedef struct arc {  // asin(s) = s + tail
+  lb_lv s, tail;
   lb_lv far;  // s is sqrt((1 - a) / 2) instead of a
 } arc;
 
@@ -198,32 +200,32 @@ static arc arc_of(lb_em *e, lb_lv a) {
   lb_lv left = times(e, minus(e, num(t, 1), a), num(t, 0.5));
   lb_lv z = sel(e, r.far, left, times(e, a, a));
   r.s = sel(e, r.far, root(e, left), a);
-  r.rest = times(e, times(e, r.s, z), LB_POLY(e, z, asin_c));
+  r.tail = times(e, times(e, r.s, z), LB_POLY(e, z, asin_c));
   return r;
 }
 
-// x - 2 (s + rest), x given as two doubles
+// x - 2 (s + tail), with x given as two doubles
 static lb_lv minus_twice(lb_em *e, double high, double low, arc a) {
   lb_lt t = a.s.type;
   lb_lv two = num(t, -2);
-  lb_lv rest = mad(e, two, a.rest, num(t, low));
-  return plus(e, mad(e, two, a.s, num(t, high)), rest);
+  lb_lv tail = mad(e, two, a.tail, num(t, low));
+  return plus(e, mad(e, two, a.s, num(t, high)), tail);
 }
 
 lb_lv lb_math64_asin(lb_em *e, lb_lv x) {
   arc a = arc_of(e, magnitude(e, x));
   lb_lv far = minus_twice(e, half_pi[0], half_pi[1], a);
-  return with_sign(e, sel(e, a.far, far, plus(e, a.s, a.rest)), x);
+  return with_sign(e, sel(e, a.far, far, plus(e, a.s, a.tail)), x);
 }
 
 lb_lv lb_math64_acos(lb_em *e, lb_lv x) {
   lb_lt t = x.type;
   arc a = arc_of(e, magnitude(e, x));
-  lb_lv twice = times(e, plus(e, a.s, a.rest), num(t, 2));
+  lb_lv twice = times(e, plus(e, a.s, a.tail), num(t, 2));
   lb_lv left = minus_twice(e, 2 * half_pi[0], 2 * half_pi[1], a);
   lb_lv negative = below(e, x, num(t, 0));
-  lb_lv rest = with_sign(e, a.rest, x);
-  lb_lv near = minus(e, num(t, half_pi[1]), rest);
+  lb_lv tail = with_sign(e, a.tail, x);
+  lb_lv near = minus(e, num(t, half_pi[1]), tail);
   near = plus(e, num(t, half_pi[0]), minus(e, near, x));
   return sel(e, a.far, sel(e, negative, left, twice), near);
 }
@@ -232,14 +234,14 @@ lb_lv lb_math64_acos(lb_em *e, lb_lv x) {
 
 // erf(x), |x| <= 1
 static lb_lv erf_near(lb_em *e, lb_lv x) {
-  lb_lv z = lb_math_atmost(e, times(e, x, x), 1);
+  lb_lv z = lb_math_clamp_max(e, times(e, x, x), 1);
   return mad(e, x, LB_POLY(e, z, erf_c), x);
 }
 
 // erfc(a), a >= 1/2: exp(-a a) / (1 + 2a) times a polynomial.
 static lb_lv erfc_far(lb_em *e, lb_lv a) {
   lb_lt t = a.type;
-  a = lb_math_atmost(e, a, 28);
+  a = lb_math_clamp_max(e, a, 28);
   lb_lv four = num(t, 4);
   lb_lv p = LB_POLY(e, over(e, minus(e, a, four), plus(e, a, four)), erfcx_c);
   lb_lv z = times(e, a, a);

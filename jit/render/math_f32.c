@@ -1,6 +1,6 @@
-// render/math_f32.c -- the functions that models spend time in, for floats.
+// render/math_f32.c -- The functions of float that models use most.
 //
-// Coefficients: fit.py.
+// fit.py computed the coefficients.
 #include "render/math.h"
 
 static const double exp_c[] = {0x1.p-1, 0x1.5554bp-3, 0x1.555486p-5,
@@ -12,10 +12,10 @@ static const double exp_part_c[] = {0x1.00088p-1, 0x1.555d8cp-3};
 static const lb_table exp_eighths =  // 2^(i / 8)
     {0x1.p+0,       0x1.172b84p+0, 0x1.306fep+0,  0x1.4bfdaep+0,
      0x1.6a09e6p+0, 0x1.8ace54p+0, 0x1.ae89fap+0, 0x1.d5818ep+0};
-static const lb_table exp_eighths_less =  // whose bits lack i << 20
+static const lb_table exp_eighths_shifted =  // less i << 20 in the bits
     {0x1.p+0,       0x1.f72b84p-1, 0x1.f06fep-1,  0x1.ebfdaep-1,
      0x1.ea09e6p-1, 0x1.eace54p-1, 0x1.ee89fap-1, 0x1.f5818ep-1};
-static const double exp_less_c[] =  // exp(-r), with the above
+static const double exp_neg_c[] =  // exp(-r), to be used with the above
     {1, -1, 0x1.00088p-1, -0x1.555d8cp-3};
 // Coefficients of the polynomials around i erf_step, i < 8.
 static const lb_table erf_c[] = {
@@ -38,7 +38,8 @@ static const double erf_step = 0x1.0d738p-1;
 
 static const double log2_e = 0x1.71547652b82fep+0;
 static const double ln2 = 0x1.62e42fefa39efp-1;
-static const double ln2_high = 0x1.62e4p-1;  // times 2^8 still exact
+static const double ln2_high =
+    0x1.62e4p-1;  // exact when multiplied by up to 2^8
 static const double ln2_low = 0x1.7f7d1cf79abcap-20;
 
 // x = n ln 2 + r, |r| <= ln 2 / 2.
@@ -54,13 +55,14 @@ static lb_lv expm1_poly(lb_em *e, lb_lv r) {
   return mad(e, times(e, r, r), LB_POLY(e, r, exp_c), r);
 }
 
-// A number so large that its last bit counts eighths.
+// A number so large that its last bit has the value 1/8.
 static const double eighths = 0x1.8p20;
 
-// exp(r) * 2^n, |r| <= ln 2 / 16; n counts eighths, as the last bits of big do.
+// exp(r) * 2^n, |r| <= ln 2 / 16; n is a multiple of 1/8, and the last bits of
+// `big` count its eighths.
 static lb_lv exp_scaled(lb_em *e, lb_lv r, lb_lv n, lb_lv big) {
   lb_lv index = lb_em_bitcast(e, big, int_of(big.type));
-  lb_lv power = lb_math_entry(e, &exp_eighths, index);
+  lb_lv power = lb_math_lookup(e, &exp_eighths, index);
   lb_lv p = LB_POLY(e, r, exp_part_c);
   p = mad(e, times(e, r, r), p, r);
   return lb_math_scale(e, mad(e, power, p, power), n);
@@ -68,7 +70,7 @@ static lb_lv exp_scaled(lb_em *e, lb_lv r, lb_lv n, lb_lv big) {
 
 lb_lv lb_math32_exp(lb_em *e, lb_lv x) {
   lb_lt t = x.type;
-  x = lb_math_atleast(e, lb_math_atmost(e, x, 89), -105);
+  x = lb_math_clamp_min(e, lb_math_clamp_max(e, x, 89), -105);
   lb_lv big = mad(e, x, num(t, log2_e), num(t, eighths));
   lb_lv n = minus(e, big, num(t, eighths));
   lb_lv r = mad(e, n, num(t, -ln2_high), x);
@@ -77,13 +79,14 @@ lb_lv lb_math32_exp(lb_em *e, lb_lv x) {
 
 lb_lv lb_math32_exp2(lb_em *e, lb_lv x) {
   lb_lt t = x.type;
-  x = lb_math_atleast(e, lb_math_atmost(e, x, 129), -151);
+  x = lb_math_clamp_min(e, lb_math_clamp_max(e, x, 129), -151);
   lb_lv big = plus(e, x, num(t, eighths));
   lb_lv n = minus(e, big, num(t, eighths));
   return exp_scaled(e, times(e, minus(e, x, n), num(t, ln2)), n, big);
 }
 
-// 2^n (p + 1) - 1, of halves lest 2^n overflow. The sign of 0 is lost.
+// 2^n (p + 1) - 1, computed from halves so that 2^n does not overflow. The sign
+// of 0 is lost.
 static lb_lv expm1_of(lb_em *e, lb_lv x) {
   lb_lt t = x.type;
   lb_lv n, i;
@@ -94,35 +97,36 @@ static lb_lv expm1_of(lb_em *e, lb_lv x) {
 }
 
 lb_lv lb_math32_expm1(lb_em *e, lb_lv x) {
-  lb_lv v = lb_math_atleast(e, lb_math_atmost(e, x, 89), -18);
+  lb_lv v = lb_math_clamp_min(e, lb_math_clamp_max(e, x, 89), -18);
   return with_sign(e, expm1_of(e, v), x);
 }
 
 lb_lv lb_math32_tanh(lb_em *e, lb_lv x) {
   lb_lv a = magnitude(e, x);
-  lb_lv m = expm1_of(e, lb_math_atmost(e, plus(e, a, a), 20));
+  lb_lv m = expm1_of(e, lb_math_clamp_max(e, plus(e, a, a), 20));
   return with_sign(e, over(e, m, plus(e, m, num(x.type, 2))), x);
 }
 
-// 1 + exp(-x) as 1 + 2^n exp(r). What the table's entries lack, and 2^n's
-// exponent, are both in n's bits: 2^n takes a shift and a sum. x is not so low
-// that it is infinite.
+// 1 + exp(-x) as 1 + 2^n exp(r). The bits of n complete the table entry and
+// form the exponent of 2^n, so that scaling takes one shift and one addition. x
+// must not be so low that the result is infinite.
 static lb_lv sigmoid_inverse(lb_em *e, lb_lv x) {
   lb_lt t = x.type, ti = int_of(t);
   lb_lv big = mad(e, x, num(t, -log2_e), num(t, eighths));
   lb_lv n = minus(e, big, num(t, eighths)), i = lb_em_bitcast(e, big, ti);
-  lb_lv r = mad(e, n, num(t, ln2_high), x);  // -r, as x is
+  lb_lv r = mad(e, n, num(t, ln2_high), x);  // -r, because x is negated
   r = mad(e, n, num(t, ln2_low), r);
-  lb_lv entry = lb_math_entry(e, &exp_eighths_less, i);
+  lb_lv entry = lb_math_lookup(e, &exp_eighths_shifted, i);
   lb_lv bits = iadd(e, lb_em_bitcast(e, entry, ti), ishl(e, i, 20));
-  lb_lv p = LB_POLY(e, r, exp_less_c);
+  lb_lv p = LB_POLY(e, r, exp_neg_c);
   return mad(e, lb_em_bitcast(e, bits, t), p, num(t, 1));
 }
 
-// Up to 87, where it is 1; below -88.7, where exp(-x) is infinite, 0.
+// Clamped at 87, where the result is 1; below -88.7, where exp(-x) is infinite,
+// it is 0.
 lb_lv lb_math32_sigmoid(lb_em *e, lb_lv x) {
   lb_lt t = x.type;
-  lb_lv y = over(e, num(t, 1), sigmoid_inverse(e, lb_math_atmost(e, x, 87)));
+  lb_lv y = over(e, num(t, 1), sigmoid_inverse(e, lb_math_clamp_max(e, x, 87)));
   return sel(e, below(e, x, num(t, -88.7)), num(t, 0), y);
 }
 
@@ -140,13 +144,13 @@ static lb_lv log_reduce(lb_em *e, lb_lv x, lb_lv *n) {
 }
 
 // log(1 + f) - f + more
-static lb_lv log_rest(lb_em *e, lb_lv f, lb_lv more) {
+static lb_lv log_tail(lb_em *e, lb_lv f, lb_lv more) {
   lb_lv z = times(e, f, f);
   lb_lv y = mad(e, times(e, z, f), LB_POLY(e, f, log_c), more);
   return mad(e, z, num(f.type, -0.5), y);
 }
 
-// r = log of x, or what it is where that is not a number.
+// r is log(x); replaces it where x is 0, negative, infinite or NaN.
 static lb_lv log_edges(lb_em *e, lb_lv x, lb_lv r) {
   lb_lt t = x.type;
   lb_lv inf = num(t, __builtin_inf()), zero = num(t, 0);
@@ -161,8 +165,8 @@ static lb_lv log_edges(lb_em *e, lb_lv x, lb_lv r) {
 static lb_lv log_of(lb_em *e, lb_lv x, lb_lv more) {
   lb_lt t = x.type;
   lb_lv n, f = log_reduce(e, x, &n);
-  lb_lv rest = log_rest(e, f, mad(e, n, num(t, ln2_low), more));
-  lb_lv r = mad(e, n, num(t, ln2_high), plus(e, f, rest));
+  lb_lv tail = log_tail(e, f, mad(e, n, num(t, ln2_low), more));
+  lb_lv r = mad(e, n, num(t, ln2_high), plus(e, f, tail));
   return log_edges(e, x, r);
 }
 
@@ -171,7 +175,7 @@ lb_lv lb_math32_log(lb_em *e, lb_lv x) { return log_of(e, x, num(x.type, 0)); }
 lb_lv lb_math32_log2(lb_em *e, lb_lv x) {
   lb_lt t = x.type;
   lb_lv n, f = log_reduce(e, x, &n);
-  lb_lv l = plus(e, f, log_rest(e, f, num(t, 0)));
+  lb_lv l = plus(e, f, log_tail(e, f, num(t, 0)));
   return log_edges(e, x, mad(e, l, num(t, log2_e), n));
 }
 
@@ -180,23 +184,23 @@ lb_lv lb_math32_log1p(lb_em *e, lb_lv x) {
   lb_lt t = x.type;
   lb_lv one = num(t, 1), u = plus(e, x, one);
   lb_lv lost = over(e, minus(e, x, minus(e, u, one)), u);
-  lb_lv fine = below(e, magnitude(e, lost), one);  // not so at -1, infinity
-  lb_lv r = log_of(e, u, sel(e, fine, lost, num(t, 0)));
+  lb_lv valid = below(e, magnitude(e, lost), one);  // false at -1 and infinity
+  lb_lv r = log_of(e, u, sel(e, valid, lost, num(t, 0)));
   return sel(e, below(e, magnitude(e, x), num(t, 0x1p-30)), x, r);
 }
 
-// x is i erf_step + u, and each i has its polynomial of u. The first is u + u
-// p, so that digits near 0 are kept; the last one is 1 where it ends.
+// x is i erf_step + u, and each i has its own polynomial in u. The first is u +
+// u p, so that digits near 0 are preserved; the last one ends at 1.
 lb_lv lb_math32_erf(lb_em *e, lb_lv x) {
   lb_lt t = x.type;
-  lb_lv a = lb_math_atmost(e, magnitude(e, x), 3.93);
+  lb_lv a = lb_math_clamp_max(e, magnitude(e, x), 3.93);
   lb_lv big = mad(e, a, num(t, 1 / erf_step), num(t, 0x1.8p23));
   lb_lv i = lb_em_bitcast(e, big, int_of(t));
   lb_lv n = minus(e, big, num(t, 0x1.8p23));
   lb_lv u = mad(e, n, num(t, -erf_step), a);
-  lb_lv y = lb_math_entry(e, &erf_c[6], i);
-  for (int k = 5; k > 0; k--) y = mad(e, y, u, lb_math_entry(e, &erf_c[k], i));
+  lb_lv y = lb_math_lookup(e, &erf_c[6], i);
+  for (int k = 5; k > 0; k--) y = mad(e, y, u, lb_math_lookup(e, &erf_c[k], i));
   lb_lv first = lb_em_compare(e, "fcmp oeq", n, num(t, 0));
-  lb_lv start = sel(e, first, u, lb_math_entry(e, &erf_c[0], i));
+  lb_lv start = sel(e, first, u, lb_math_lookup(e, &erf_c[0], i));
   return with_sign(e, mad(e, y, u, start), x);
 }

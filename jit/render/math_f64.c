@@ -1,7 +1,7 @@
-// render/math_f64.c -- functions of doubles that rest on exp and log.
+// render/math_f64.c -- Functions of double that are based on exp and log.
 //
-// Coefficients: fit.py. A *pair* of doubles stands for their sum, the second
-// being what the first could not hold.
+// fit.py computed the coefficients. A *f64_pair* of doubles (double-double)
+// represents their sum; the second holds the rounding error of the first.
 #include "render/math_f64.h"
 
 static const double exp_c[] = {
@@ -16,7 +16,8 @@ static const double log_c[] = {0x1.9999999999b31p-2, 0x1.2492492457b35p-2,
 
 static const double log2_e = 0x1.71547652b82fep+0;
 static const double log2_e_low = 0x1.777d0ffda0d24p-56;
-static const double ln2_high = 0x1.62e42fefap-1;  // times 2^11 still exact
+static const double ln2_high =
+    0x1.62e42fefap-1;  // exact when multiplied by up to 2^11
 static const double ln2_low = 0x1.cf79abc9e3b3ap-40;
 
 static lb_lv inf(lb_lt t) { return num(t, __builtin_inf()); }
@@ -37,7 +38,7 @@ static lb_lv expm1_poly(lb_em *e, lb_lv r) {
 lb_lv lb_math64_exp_pair(lb_em *e, lb_lv x, lb_lv low, int k) {
   lb_lt t = x.type;
   lb_lv n, i;
-  x = lb_math_atleast(e, lb_math_atmost(e, x, 720), -760);
+  x = lb_math_clamp_min(e, lb_math_clamp_max(e, x, 720), -760);
   lb_lv r = plus(e, reduce(e, x, &n, &i), low);
   if (k) n = plus(e, n, num(t, k));
   return lb_math_scale(e, plus(e, expm1_poly(e, r), num(t, 1)), n);
@@ -50,7 +51,7 @@ lb_lv lb_math64_exp(lb_em *e, lb_lv x) {
 lb_lv lb_math64_exp2(lb_em *e, lb_lv x) {
   lb_lt t = x.type;
   lb_lv i;
-  x = lb_math_atleast(e, lb_math_atmost(e, x, 1030), -1080);
+  x = lb_math_clamp_min(e, lb_math_clamp_max(e, x, 1030), -1080);
   lb_lv n = lb_math_round(e, x, &i);
   lb_lv r = times(e, minus(e, x, n), num(t, 0x1.62e42fefa39efp-1));
   return lb_math_scale(e, plus(e, expm1_poly(e, r), num(t, 1)), n);
@@ -61,7 +62,8 @@ lb_lv lb_math64_sigmoid(lb_em *e, lb_lv x) {
   return over(e, one, plus(e, one, inverse));
 }
 
-// 2^n (p + 1) - 1, of halves lest 2^n overflow. The sign of 0 is lost.
+// 2^n (p + 1) - 1, computed from halves so that 2^n does not overflow. The sign
+// of 0 is lost.
 static lb_lv expm1_of(lb_em *e, lb_lv x) {
   lb_lt t = x.type;
   lb_lv n, i;
@@ -72,21 +74,21 @@ static lb_lv expm1_of(lb_em *e, lb_lv x) {
 }
 
 lb_lv lb_math64_expm1(lb_em *e, lb_lv x) {
-  lb_lv v = lb_math_atleast(e, lb_math_atmost(e, x, 710), -38);
+  lb_lv v = lb_math_clamp_min(e, lb_math_clamp_max(e, x, 710), -38);
   return with_sign(e, expm1_of(e, v), x);
 }
 
 lb_lv lb_math64_tanh(lb_em *e, lb_lv x) {
   lb_lv a = magnitude(e, x);
-  lb_lv m = expm1_of(e, lb_math_atmost(e, plus(e, a, a), 44));
+  lb_lv m = expm1_of(e, lb_math_clamp_max(e, plus(e, a, a), 44));
   return with_sign(e, over(e, m, plus(e, m, num(x.type, 2))), x);
 }
 
-// (e^a - e^-a) / 2; below 1 by expm1, lest digits cancel.
+// (e^a - e^-a) / 2; below 1 with expm1, to avoid cancellation.
 lb_lv lb_math64_sinh(lb_em *e, lb_lv x) {
   lb_lt t = x.type;
   lb_lv a = magnitude(e, x), zero = num(t, 0), one = num(t, 1);
-  lb_lv m = expm1_of(e, lb_math_atmost(e, a, 1));
+  lb_lv m = expm1_of(e, lb_math_clamp_max(e, a, 1));
   lb_lv low = plus(e, m, over(e, m, plus(e, m, one)));
   lb_lv h = lb_math64_exp_pair(e, a, zero, -1);
   lb_lv high = minus(e, h, over(e, num(t, 0.25), h));
@@ -115,7 +117,7 @@ static lb_lv log_reduce(lb_em *e, lb_lv x, lb_lv *n) {
   return lb_em_bitcast(e, iadd(e, mantissa, low), t);
 }
 
-// r = log of x, or what it is where that is not a number.
+// r is log(x); replaces it where x is 0, negative, infinite or NaN.
 static lb_lv log_edges(lb_em *e, lb_lv x, lb_lv r) {
   lb_lt t = x.type;
   lb_lv zero = num(t, 0);
@@ -126,9 +128,9 @@ static lb_lv log_edges(lb_em *e, lb_lv x, lb_lv r) {
              num(t, __builtin_nan("")), r);
 }
 
-// With s = f / (2 + f): log(1 + f) = 2s + sR = f - s (f - R). Gives the second
-// term, plus more.
-static lb_lv log_rest(lb_em *e, lb_lv f, lb_lv more) {
+// With s = f / (2 + f): log(1 + f) = 2s + sR = f - s (f - R). Returns the
+// second term, plus `more`.
+static lb_lv log_tail(lb_em *e, lb_lv f, lb_lv more) {
   lb_lt t = f.type;
   lb_lv s = over(e, f, plus(e, f, num(t, 2)));
   lb_lv z = times(e, s, s);
@@ -139,8 +141,8 @@ static lb_lv log_rest(lb_em *e, lb_lv f, lb_lv more) {
 static lb_lv log_of(lb_em *e, lb_lv x, lb_lv more) {
   lb_lt t = x.type;
   lb_lv n, f = minus(e, log_reduce(e, x, &n), num(t, 1));
-  lb_lv rest = log_rest(e, f, mad(e, n, num(t, ln2_low), more));
-  lb_lv r = mad(e, n, num(t, ln2_high), plus(e, f, rest));
+  lb_lv tail = log_tail(e, f, mad(e, n, num(t, ln2_low), more));
+  lb_lv r = mad(e, n, num(t, ln2_high), plus(e, f, tail));
   return log_edges(e, x, r);
 }
 
@@ -149,7 +151,7 @@ lb_lv lb_math64_log(lb_em *e, lb_lv x) { return log_of(e, x, num(x.type, 0)); }
 lb_lv lb_math64_log2(lb_em *e, lb_lv x) {
   lb_lt t = x.type;
   lb_lv n, f = minus(e, log_reduce(e, x, &n), num(t, 1));
-  lb_lv l = plus(e, f, log_rest(e, f, num(t, 0)));
+  lb_lv l = plus(e, f, log_tail(e, f, num(t, 0)));
   lb_lv low = mad(e, l, num(t, log2_e_low), n);
   return log_edges(e, x, mad(e, l, num(t, log2_e), low));
 }
@@ -159,8 +161,8 @@ static lb_lv log1p_of(lb_em *e, lb_lv x) {
   lb_lt t = x.type;
   lb_lv one = num(t, 1), u = plus(e, x, one);
   lb_lv lost = over(e, minus(e, x, minus(e, u, one)), u);
-  lb_lv fine = below(e, magnitude(e, lost), one);  // not so at -1, infinity
-  return log_of(e, u, sel(e, fine, lost, num(t, 0)));
+  lb_lv valid = below(e, magnitude(e, lost), one);  // false at -1 and infinity
+  return log_of(e, u, sel(e, valid, lost, num(t, 0)));
 }
 
 lb_lv lb_math64_log1p(lb_em *e, lb_lv x) {
@@ -204,68 +206,69 @@ lb_lv lb_math64_atanh(lb_em *e, lb_lv x) {
 
 // -- powers ------------------------------------------------------------------
 
-typedef struct pair {
+typedef struct f64_pair {
   lb_lv high, low;
-} pair;
+} f64_pair;
 
-// Where |x| >= |y|, or x is 0.
-static pair fast_sum(lb_em *e, lb_lv x, lb_lv y) {
+// Requires |x| >= |y|, or x = 0.
+static f64_pair fast_two_sum(lb_em *e, lb_lv x, lb_lv y) {
   lb_lv s = plus(e, x, y);
-  return (pair){s, minus(e, y, minus(e, s, x))};
+  return (f64_pair){s, minus(e, y, minus(e, s, x))};
 }
 
-static pair product(lb_em *e, lb_lv x, lb_lv y) {
+static f64_pair two_product(lb_em *e, lb_lv x, lb_lv y) {
   lb_lv p = times(e, x, y);
-  return (pair){p, mad(e, x, y, lb_em_fneg(e, p))};
+  return (f64_pair){p, mad(e, x, y, lb_em_fneg(e, p))};
 }
 
 // (m - 1) / (m + 1)
-static pair log_ratio(lb_em *e, lb_lv m) {
+static f64_pair log_ratio(lb_em *e, lb_lv m) {
   lb_lv one = num(m.type, 1), f = minus(e, m, one);
-  pair d = fast_sum(e, one, m);  // one of them is the larger; both are near 1
+  f64_pair d =
+      fast_two_sum(e, one, m);  // either may be the larger; both are near 1
   d.low = plus(e, minus(e, m, minus(e, d.high, one)), num(m.type, 0));
   lb_lv s = over(e, f, d.high);
   lb_lv left = mad(e, lb_em_fneg(e, s), d.high, f);
   left = mad(e, lb_em_fneg(e, s), d.low, left);
-  return (pair){s, over(e, left, d.high)};
+  return (f64_pair){s, over(e, left, d.high)};
 }
 
-// log(x) as a pair: n log(2) + 2s + s^3 (2/3 + ...), of which all but the last
-// is computed in pairs.
-static pair log_pair(lb_em *e, lb_lv x) {
+// log(x) as a pair: n log(2) + 2s + s^3 (2/3 + ...), of which all terms but the
+// last are computed as pairs.
+static f64_pair log_pair(lb_em *e, lb_lv x) {
   lb_lt t = x.type;
   lb_lv n, m = log_reduce(e, x, &n);
-  pair s = log_ratio(e, m);
-  pair z = product(e, s.high, s.high);
+  f64_pair s = log_ratio(e, m);
+  f64_pair z = two_product(e, s.high, s.high);
   z.low = mad(e, plus(e, s.high, s.high), s.low, z.low);
-  pair cube = product(e, z.high, s.high);
+  f64_pair cube = two_product(e, z.high, s.high);
   cube.low = mad(e, z.high, s.low, mad(e, z.low, s.high, cube.low));
   lb_lv c = num(t, 0x1.5555555555555p-1);
-  pair third = product(e, cube.high, c);
+  f64_pair third = two_product(e, cube.high, c);
   third.low = mad(e, cube.high, num(t, 0x1.5555555555555p-55),
                   mad(e, cube.low, c, third.low));
   lb_lv fifth =
       times(e, times(e, cube.high, z.high), LB_POLY(e, z.high, log_c));
-  pair a = fast_sum(e, plus(e, s.high, s.high), third.high);
+  f64_pair a = fast_two_sum(e, plus(e, s.high, s.high), third.high);
   a.low =
       plus(e, a.low, plus(e, fifth, plus(e, third.low, plus(e, s.low, s.low))));
-  pair r = fast_sum(e, times(e, n, num(t, ln2_high)), a.high);
+  f64_pair r = fast_two_sum(e, times(e, n, num(t, ln2_high)), a.high);
   r.low = plus(e, r.low, mad(e, n, num(t, ln2_low), a.low));
-  return fast_sum(e, r.high, r.low);
+  return fast_two_sum(e, r.high, r.low);
 }
 
 // exp(y log(a)), a >= 0
-static lb_lv pow_of(lb_em *e, lb_lv a, lb_lv y, bool fine) {
+static lb_lv pow_of(lb_em *e, lb_lv a, lb_lv y, bool full_precision) {
   lb_lt t = a.type;
   lb_lv zero = num(t, 0);
-  if (!fine)
+  if (!full_precision)
     return lb_math64_exp_pair(e, times(e, y, lb_math64_log(e, a)), zero, 0);
-  pair l = log_pair(e, a);
+  f64_pair l = log_pair(e, a);
   l.high = log_edges(e, a, l.high);
-  pair p = product(e, l.high, y);
+  f64_pair p = two_product(e, l.high, y);
   p.low = mad(e, l.low, y, p.low);
-  lb_lv held = below(e, magnitude(e, p.high), num(t, 800));
-  return lb_math64_exp_pair(e, p.high, sel(e, held, p.low, zero), 0);
+  lb_lv in_range = below(e, magnitude(e, p.high), num(t, 800));
+  return lb_math64_exp_pair(e, p.high, sel(e, in_range, p.low, zero), 0);
 }
 
 static lb_lv is_whole(lb_em *e, lb_lv y) {
@@ -276,11 +279,11 @@ static lb_lv not_of(lb_em *e, lb_lv c) {
   return ixor(e, c, lb_em_bits(c.type, 1));
 }
 
-// What C99 says of signs, of 1 and of 0.
-lb_lv lb_math64_pow(lb_em *e, lb_lv x, lb_lv y, bool fine) {
+// Handles signs, 1 and 0 as C99 requires.
+lb_lv lb_math64_pow(lb_em *e, lb_lv x, lb_lv y, bool full_precision) {
   lb_lt t = x.type;
   lb_lv a = magnitude(e, x), one = num(t, 1), zero = num(t, 0);
-  lb_lv r = pow_of(e, a, y, fine);
+  lb_lv r = pow_of(e, a, y, full_precision);
   r = sel(e, lb_em_compare(e, "fcmp oeq", a, one), one, r);
   r = sel(e, lb_em_compare(e, "fcmp uno", x, y), num(t, __builtin_nan("")), r);
   lb_lv whole = is_whole(e, y);

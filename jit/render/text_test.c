@@ -1,6 +1,5 @@
-// render/text_test.c -- what the text of a kernel looks like, and which
-// kernels have none. That it computes the right things is tested where it can
-// be compiled, in toolchain.
+// render/text_test.c -- Checks the text of kernels, and which kernels are
+// rejected. The toolchain's tests compile the text and check its results.
 #include "kir/testkit.h"
 
 #include "render/render.h"
@@ -8,7 +7,7 @@
 static const lb_target v3 = {LB_LEVEL_V3, 0};
 static const lb_target v4 = {LB_LEVEL_V4, 0};
 
-// To be freed by lb_strbuf_fini.
+// The caller frees `out` with lb_strbuf_fini.
 static const char *text_of(const char *body, const lb_target *t,
                            lb_strbuf *out) {
   lb_kernel k = kernel_of(body);
@@ -63,8 +62,8 @@ static void helpers_are_written_once_and_only_when_used(void **state) {
   lb_strbuf_fini(&s);
 }
 
-// How many instructions take entries of tables in an exponential's text.
-static int entries(const char *body, const lb_target *t) {
+// The number of table lookups in the text of an exponential.
+static int lookups(const char *body, const lb_target *t) {
   lb_strbuf s = {0};
   const char *text = text_of(body, t, &s);
   int n = count(text, " = call <8 x float> @llvm.x86.avx2.permps") +
@@ -73,20 +72,20 @@ static int entries(const char *body, const lb_target *t) {
   return n;
 }
 
-static void an_entry_of_a_table_is_one_instruction_a_register(void **state) {
+static void a_table_lookup_is_one_instruction_per_register(void **state) {
   (void)state;
   static const char wide[] =
       "%0 = param ptr.f32\n"
       "%1 = load f32x16 %0\n"
       "%2 = exp f32x16 %1\n"
       "store %0 %2\n";
-  assert_int_equal(entries(sum, &v3), 1);
-  assert_int_equal(entries(sum, &v4), 1);
-  assert_int_equal(entries(wide, &v3), 2);
-  assert_int_equal(entries(wide, &v4), 1);
+  assert_int_equal(lookups(sum, &v3), 1);
+  assert_int_equal(lookups(sum, &v4), 1);
+  assert_int_equal(lookups(wide, &v3), 2);
+  assert_int_equal(lookups(wide, &v4), 1);
 }
 
-static void only_what_is_read_only_is_loaded_as_invariant(void **state) {
+static void only_read_only_memory_is_loaded_as_invariant(void **state) {
   (void)state;
   lb_strbuf s = {0};
   const char *text = text_of(
@@ -110,7 +109,7 @@ static void equal_kernels_give_equal_text(void **state) {
   lb_strbuf_fini(&b);
 }
 
-static void what_only_a_gpu_has_is_refused(void **state) {
+static void gpu_only_operations_are_rejected(void **state) {
   (void)state;
   lb_strbuf s = {0};
   lb_kernel k = kernel_of("%0 = group_id i64\n");
@@ -126,7 +125,7 @@ static void what_only_a_gpu_has_is_refused(void **state) {
   lb_strbuf_fini(&s);
 }
 
-static void unknown_targets_are_refused(void **state) {
+static void unknown_targets_are_rejected(void **state) {
   (void)state;
   lb_strbuf s = {0};
   lb_kernel k = kernel_of("barrier\n");
@@ -146,11 +145,11 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(registers_are_phis_and_not_memory),
       cmocka_unit_test(helpers_are_written_once_and_only_when_used),
-      cmocka_unit_test(an_entry_of_a_table_is_one_instruction_a_register),
-      cmocka_unit_test(only_what_is_read_only_is_loaded_as_invariant),
+      cmocka_unit_test(a_table_lookup_is_one_instruction_per_register),
+      cmocka_unit_test(only_read_only_memory_is_loaded_as_invariant),
       cmocka_unit_test(equal_kernels_give_equal_text),
-      cmocka_unit_test(what_only_a_gpu_has_is_refused),
-      cmocka_unit_test(unknown_targets_are_refused),
+      cmocka_unit_test(gpu_only_operations_are_rejected),
+      cmocka_unit_test(unknown_targets_are_rejected),
       cmocka_unit_test(the_host_is_a_target),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

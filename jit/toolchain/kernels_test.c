@@ -1,5 +1,5 @@
-// toolchain/kernels_test.c -- whole kernels as generators build them: right,
-// and without a vector register spilled in a loop.
+// toolchain/kernels_test.c -- Whole kernels as generators build them are
+// correct and spill no vector register in a loop.
 #include "toolchain/machine.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ static float draw(void) {
   return (float)(seed >> 8) / (float)(1 << 24) * 4 - 2;
 }
 
-// -- a tile of a matrix product ----------------------------------------------
+// -- a matmul tile -----------------------------------------------------------
 
 enum { MAX_ROWS = 13, MAX_VECS = 4 };
 
@@ -120,7 +120,7 @@ static void check_tiles(machine *m) {
   check_tile(m, 13, 2, 16);
 }
 
-static void tiles_are_exact_and_keep_their_sums_in_registers(void **state) {
+static void tiles_are_exact_and_accumulate_in_registers(void **state) {
   (void)state;
   each_machine(check_tiles);
 }
@@ -216,15 +216,15 @@ static void check_softmax(machine *m) {
   }
 }
 
-static void softmax_of_a_row_is_right(void **state) {
+static void softmax_of_a_row_is_correct(void **state) {
   (void)state;
   each_machine(check_softmax);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(tiles_are_exact_and_keep_their_sums_in_registers),
-      cmocka_unit_test(softmax_of_a_row_is_right),
+      cmocka_unit_test(tiles_are_exact_and_accumulate_in_registers),
+      cmocka_unit_test(softmax_of_a_row_is_correct),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

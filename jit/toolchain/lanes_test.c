@@ -1,5 +1,5 @@
-// toolchain/lanes_test.c -- every operation on every dtype: machine code
-// against the interpreter, bit for bit.
+// toolchain/lanes_test.c -- Compares every operation on every dtype with the
+// interpreter, bit for bit.
 #include "toolchain/machine.h"
 
 #include <math.h>
@@ -8,21 +8,25 @@
 #include "kir/num.h"
 #include "kir/type.h"
 
-enum { TURNS = 24, MAX_CASES = 128, MAX_VALUES = TURNS * LB_K_MAX_LANES };
+enum {
+  ITERATIONS = 24,
+  MAX_CASES = 128,
+  MAX_VALUES = ITERATIONS * LB_K_MAX_LANES
+};
 
-typedef struct result {  // what one operation stores
+typedef struct result {  // the result of one operation
   lb_kop op;
   lb_ktype type;
   bool exact;
 } result;
 
-typedef struct bench {
+typedef struct test_case {
   lb_kernel kernel;
   lb_dtype dtype;
   uint32_t lanes;
   result results[MAX_CASES];
   uint32_t n;
-} bench;
+} test_case;
 
 // -- operands ----------------------------------------------------------------
 
@@ -33,7 +37,7 @@ static uint64_t draw(void) {
   return seed ^ seed >> 31;
 }
 
-// Edges of some dtype are good edges for all.
+// Edge values of one dtype are useful for all.
 static uint64_t draw_bits(lb_dtype t) {
   static const double edges[] = {
       0.0,        -0.0,       1,         -1,          0.5,         1.5,
@@ -68,14 +72,14 @@ static void *draw_values(lb_dtype t) {
 
 // -- kernels -----------------------------------------------------------------
 
-enum { BLOCK = TURNS * 512 };  // bytes of the results of one operation
+enum { BLOCK = ITERATIONS * 512 };  // bytes of the results of one operation
 
-static void keep(bench *c, lb_kbuilder *b, lb_kval out, lb_kval turn, result r,
-                 lb_kval v) {
-  int64_t place = (int64_t)c->n * BLOCK;
+static void store_result(test_case *c, lb_kbuilder *b, lb_kval out,
+                         lb_kval iteration, result r, lb_kval v) {
+  int64_t offset = (int64_t)c->n * BLOCK;
   assert_true(c->n < MAX_CASES);
-  lb_kval at = lb_k_mul(b, turn, lb_k_i64(b, 512));
-  lb_kval p = lb_k_bitcast(b, lb_k_ptr(b, out, at, place), r.type.dtype);
+  lb_kval at = lb_k_mul(b, iteration, lb_k_i64(b, 512));
+  lb_kval p = lb_k_bitcast(b, lb_k_ptr(b, out, at, offset), r.type.dtype);
   lb_k_store(b, p, v, 0);
   c->results[c->n++] = r;
 }
@@ -86,12 +90,12 @@ static unsigned kind_of(lb_dtype t) {
                               : LB_KD_INT;
 }
 
-static bool type_of_result(const bench *c, lb_kop op, lb_ktype *out) {
+static bool type_of_result(const test_case *c, lb_kop op, lb_ktype *out) {
   const lb_kop_info *info = &lb_kop_infos[op];
   bool power = (c->lanes & (c->lanes - 1)) == 0;
   *out = lb_kt(c->dtype, c->lanes);
   if (!(info->dtypes & kind_of(c->dtype))) return false;
-  // Functions of float and double have a test of their own.
+  // Functions of float and double have their own test.
   if (info->cls == LB_KC_PURE && c->dtype <= LB_F64) return false;
   // Angles beyond 2^48 are not computed; float16 has none.
   bool angle = op == LB_K_SIN || op == LB_K_COS || op == LB_K_TAN;
@@ -102,8 +106,8 @@ static bool type_of_result(const bench *c, lb_kop op, lb_ktype *out) {
          (info->rule == LB_KR_REDUCE && power);
 }
 
-static void add_operations(bench *c, lb_kbuilder *b, lb_kval out, lb_kval turn,
-                           const lb_kval *x) {
+static void add_operations(test_case *c, lb_kbuilder *b, lb_kval out,
+                           lb_kval iteration, const lb_kval *x) {
   for (lb_kop op = 0; op < LB_K_COUNT; op++) {
     lb_ktype t;
     if (!type_of_result(c, op, &t)) continue;
@@ -112,36 +116,40 @@ static void add_operations(bench *c, lb_kbuilder *b, lb_kval out, lb_kval turn,
                    .lanes = t.lanes,
                    .n_src = lb_kop_infos[op].min_src};
     bool exact = lb_kop_infos[op].cls == LB_KC_EXACT;
-    keep(c, b, out, turn, (result){op, t, exact}, lb_k_push(b, in, x, NULL));
+    store_result(c, b, out, iteration, (result){op, t, exact},
+                 lb_k_push(b, in, x, NULL));
   }
 }
 
-static void build(bench *c) {
+static void build(test_case *c) {
   lb_kbuilder b;
   lb_kval p[3], x[3];
   lb_kbuild_init(&b, "lanes");
   for (int i = 0; i < 3; i++)
     p[i] = lb_k_param(&b, lb_kt_ptr(c->dtype, LB_K_READONLY));
   lb_kval out = lb_k_param(&b, lb_kt_ptr(LB_U8, 0));
-  lb_kval turn =
-      lb_k_loop(&b, lb_k_i64(&b, 0), lb_k_i64(&b, TURNS), lb_k_i64(&b, 1));
-  lb_kval at = lb_k_mul(&b, turn, lb_k_i64(&b, c->lanes));
+  lb_kval iteration =
+      lb_k_loop(&b, lb_k_i64(&b, 0), lb_k_i64(&b, ITERATIONS), lb_k_i64(&b, 1));
+  lb_kval at = lb_k_mul(&b, iteration, lb_k_i64(&b, c->lanes));
   for (int i = 0; i < 3; i++)
     x[i] = lb_k_load(&b, lb_k_ptr(&b, p[i], at, 0), c->lanes, 0);
-  add_operations(c, &b, out, turn, x);
+  add_operations(c, &b, out, iteration, x);
   for (lb_dtype t = LB_F32; t < LB_DTYPE_COUNT; t++)
-    keep(c, &b, out, turn, (result){LB_K_CAST, lb_kt(t, c->lanes), true},
-         lb_k_cast(&b, x[0], t));
+    store_result(c, &b, out, iteration,
+                 (result){LB_K_CAST, lb_kt(t, c->lanes), true},
+                 lb_k_cast(&b, x[0], t));
   lb_kval cond = lb_k_ne(&b, x[1], x[2]);
-  keep(c, &b, out, turn, (result){LB_K_SELECT, lb_kt(c->dtype, c->lanes), true},
-       lb_k_select(&b, cond, x[0], x[1]));
+  store_result(c, &b, out, iteration,
+               (result){LB_K_SELECT, lb_kt(c->dtype, c->lanes), true},
+               lb_k_select(&b, cond, x[0], x[1]));
   lb_k_end(&b);
   assert_ok(lb_kernel_finish(&b, &c->kernel));
 }
 
 // -- comparing ---------------------------------------------------------------
 
-// Of halves, how many steps lie between two values; bits of NaN do not count.
+// Inexact functions of float16 and bfloat16 may differ by one step; NaN
+// payloads are ignored.
 static bool same(result r, uint64_t a, uint64_t b) {
   if (a == b) return true;
   if (!lb_dtype_is_float(r.type.dtype)) return false;
@@ -150,23 +158,23 @@ static bool same(result r, uint64_t a, uint64_t b) {
   return !r.exact && llabs((int64_t)a - (int64_t)b) <= 1;
 }
 
-static void compare(const machine *m, const bench *c, const char *got,
+static void compare(const machine *m, const test_case *c, const char *got,
                     const char *want) {
   for (uint32_t n = 0; n < c->n; n++) {
     result r = c->results[n];
     size_t size = lb_dtype_size(r.type.dtype);
-    for (size_t turn = 0; turn < TURNS; turn++)
+    for (size_t iteration = 0; iteration < ITERATIONS; iteration++)
       for (size_t lane = 0; lane < r.type.lanes; lane++) {
-        size_t at = n * BLOCK + turn * 512 + lane * size;
+        size_t at = n * BLOCK + iteration * 512 + lane * size;
         uint64_t a = 0, b = 0;
         memcpy(&a, got + at, size);
         memcpy(&b, want + at, size);
         if (same(r, a, b)) continue;
         print_error(
-            "level %u: %s of %s x%u to %s, turn %zu lane %zu: %llx, "
+            "level %u: %s of %s x%u to %s, iteration %zu lane %zu: %llx, "
             "not %llx\n",
             m->target.level, lb_kop_infos[r.op].text, lb_dtype_name(c->dtype),
-            c->lanes, lb_dtype_name(r.type.dtype), turn, lane,
+            c->lanes, lb_dtype_name(r.type.dtype), iteration, lane,
             (unsigned long long)a, (unsigned long long)b);
         fail();
       }
@@ -174,7 +182,7 @@ static void compare(const machine *m, const bench *c, const char *got,
 }
 
 static void check(machine *m, lb_dtype t, uint32_t lanes) {
-  bench *c = calloc(1, sizeof *c);
+  test_case *c = calloc(1, sizeof *c);
   c->dtype = t, c->lanes = lanes;
   build(c);
   size_t size = MAX_CASES * BLOCK;
@@ -204,12 +212,12 @@ static void check_all(machine *m) {
   check(m, LB_F32, 64);
 }
 
-static void operations_are_those_of_the_interpreter(void **state) {
+static void operations_equal_the_interpreter(void **state) {
   (void)state;
   each_machine(check_all);
 }
 
-// -- products of bytes -------------------------------------------------------
+// -- int8 dot products -------------------------------------------------------
 
 static void check_dot4(machine *m, lb_dtype x, lb_dtype y, uint32_t lanes) {
   lb_kbuilder b;
@@ -224,12 +232,12 @@ static void check_dot4(machine *m, lb_dtype x, lb_dtype y, uint32_t lanes) {
   lb_k_store(&b, acc, v, 0);
   assert_ok(lb_kernel_finish(&b, &k));
   machine_fn *fn = machine_load(m, &k);
-  for (int turn = 0; turn < 20; turn++) {
+  for (int iteration = 0; iteration < 20; iteration++) {
     uint8_t xs[64], ys[64];
     uint32_t want[16], got[16];
     for (int i = 0; i < 64; i++) {
-      xs[i] = turn ? (uint8_t)draw() : 0x80;
-      ys[i] = turn > 1 ? (uint8_t)draw() : 0x80;
+      xs[i] = iteration ? (uint8_t)draw() : 0x80;
+      ys[i] = iteration > 1 ? (uint8_t)draw() : 0x80;
     }
     for (int i = 0; i < 16; i++) want[i] = got[i] = (uint32_t)draw();
     lb_karg args[] = {lb_karg_mem(xs, 64), lb_karg_mem(ys, 64),
@@ -250,15 +258,15 @@ static void check_all_dot4(machine *m) {
                  lanes[i]);
 }
 
-static void products_of_bytes_are_exact_for_all_signs(void **state) {
+static void dot4_is_exact_for_all_signs(void **state) {
   (void)state;
   each_machine(check_all_dot4);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(operations_are_those_of_the_interpreter),
-      cmocka_unit_test(products_of_bytes_are_exact_for_all_signs),
+      cmocka_unit_test(operations_equal_the_interpreter),
+      cmocka_unit_test(dot4_is_exact_for_all_signs),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

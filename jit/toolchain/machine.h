@@ -1,6 +1,7 @@
-// toolchain/machine.h -- for tests: kernels as machine code, run in place.
+// toolchain/machine.h -- For tests: compiles kernels and runs them in this
+// process.
 //
-// Objects are loaded by LLVM's own linker. Everything fails the test.
+// Objects are loaded by LLVM's own linker. Any error fails the test.
 #ifndef LB_TOOLCHAIN_MACHINE_H
 #define LB_TOOLCHAIN_MACHINE_H
 
@@ -19,7 +20,7 @@ typedef struct machine {
   lb_target target;
   lb_toolchain *tc;
   LLVMOrcLLJITRef jit;
-  LLVMOrcResourceTrackerRef held;  // of the code loaded last, or NULL
+  LLVMOrcResourceTrackerRef tracker;  // of the code loaded last, or NULL
 } machine;
 
 static inline void assert_llvm(LLVMErrorRef error) {
@@ -38,10 +39,10 @@ static inline machine machine_open(lb_target t) {
 }
 
 static inline void machine_unload(machine *m) {
-  if (!m->held) return;
-  assert_llvm(LLVMOrcResourceTrackerRemove(m->held));
-  LLVMOrcReleaseResourceTracker(m->held);
-  m->held = NULL;
+  if (!m->tracker) return;
+  assert_llvm(LLVMOrcResourceTrackerRemove(m->tracker));
+  LLVMOrcReleaseResourceTracker(m->tracker);
+  m->tracker = NULL;
 }
 
 static inline void machine_close(machine *m) {
@@ -50,7 +51,7 @@ static inline void machine_close(machine *m) {
   lb_toolchain_free(m->tc);
 }
 
-// Compiles and loads k, in place of what was loaded before.
+// Compiles and loads k, replacing what was loaded before.
 static inline machine_fn *machine_load_with(machine *m, const lb_kernel *k,
                                             lb_compile_stats *stats) {
   lb_strbuf text = {0};
@@ -60,10 +61,10 @@ static inline machine_fn *machine_load_with(machine *m, const lb_kernel *k,
   assert_ok(lb_toolchain_compile(m->tc, lb_strbuf_str(&text), &object, stats));
   lb_strbuf_fini(&text);
   LLVMOrcJITDylibRef main = LLVMOrcLLJITGetMainJITDylib(m->jit);
-  m->held = LLVMOrcJITDylibCreateResourceTracker(main);
+  m->tracker = LLVMOrcJITDylibCreateResourceTracker(main);
   LLVMMemoryBufferRef buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(
       (const char *)object.data, object.size, "object");
-  assert_llvm(LLVMOrcLLJITAddObjectFileWithRT(m->jit, m->held, buffer));
+  assert_llvm(LLVMOrcLLJITAddObjectFileWithRT(m->jit, m->tracker, buffer));
   lb_blob_fini(&object);
   LLVMOrcExecutorAddress at = 0;
   assert_llvm(LLVMOrcLLJITLookup(m->jit, &at, k->name));
@@ -74,7 +75,7 @@ static inline machine_fn *machine_load(machine *m, const lb_kernel *k) {
   return machine_load_with(m, k, NULL);
 }
 
-// What the interpreter takes, as the cells of machine code.
+// Calls machine code with the interpreter's arguments.
 static inline void machine_call(machine_fn *fn, const lb_karg *args,
                                 uint32_t n) {
   uint64_t cells[16];
@@ -84,8 +85,8 @@ static inline void machine_call(machine_fn *fn, const lb_karg *args,
   fn(cells);
 }
 
-// Calls f for each level this machine has, with and without what it can do
-// beyond it.
+// Calls f for each level that this machine supports, with and without its
+// additional features.
 static inline void each_machine(void f(machine *m)) {
   lb_target host = lb_target_host();
   assert_true(host.level >= LB_LEVEL_V3);

@@ -1,5 +1,6 @@
-// toolchain/math_test.c -- functions of machine code against those of libm,
-// computed with more bits; the same at every level and lane count.
+// toolchain/math_test.c -- Compares functions of machine code with those of
+// libm in higher precision; they are the same at every level and number of
+// lanes.
 #include "toolchain/machine.h"
 
 #include <float.h>
@@ -16,7 +17,7 @@ typedef ld exact_fn(ld x);
 static ld rsqrt_exact(ld x) { return 1 / sqrtl(x); }
 static ld sigmoid_exact(ld x) { return 1 / (1 + expl(-x)); }
 
-// bounds in ulp; `low` to `high`: where most arguments are drawn from
+// bounds in ulps; most arguments are drawn from `low` to `high`
 typedef struct function {
   lb_kop op;
   exact_fn *exact;
@@ -72,8 +73,8 @@ static const double edges[] = {
     -126,       -149,     -150,       1023.9,    1024};
 enum { EDGES = sizeof edges / sizeof *edges };
 
-// Larger angles are taken for 0. Those of double have errors from 2^30 on. A
-// sigmoid that is no normal number may be 0.
+// Larger angles are treated as 0. Angles of double have errors from 2^30 on. A
+// sigmoid that would be denormal may be 0.
 static bool in_scope(lb_kop op, lb_dtype t, double x) {
   if (op == LB_K_SIGMOID)
     return !isfinite(x) || x >= (t == LB_F32 ? -87.33 : -708.3);
@@ -90,9 +91,9 @@ static double draw_argument(lb_dtype t, double low, double high, int i) {
   return lb_knum_float(t, lb_knum_bits(t, x));
 }
 
-// |got - want| in units of the last place of want.
+// got - want| in ulps of want.
 static double ulps(lb_dtype t, double got, ld want) {
-  int digits = t == LB_F32 ? 24 : 53, least = t == LB_F32 ? -149 : -1074;
+  int digits = t == LB_F32 ? 24 : 53, min_exponent = t == LB_F32 ? -149 : -1074;
   if (isnan(want) || isnan(got)) return isnan(want) && isnan(got) ? 0 : 1e30;
   double rounded = t == LB_F32 ? (double)(float)want : (double)want;
   if (isinf(rounded) || isinf(got))
@@ -100,7 +101,7 @@ static double ulps(lb_dtype t, double got, ld want) {
   if (want == 0) return got == 0 && !signbit(got) == !signbit(want) ? 0 : 1e30;
   int e;
   frexpl(want, &e);
-  ld unit = ldexpl(1, e - digits > least ? e - digits : least);
+  ld unit = ldexpl(1, e - digits > min_exponent ? e - digits : min_exponent);
   return (double)(fabsl((ld)got - want) / unit);
 }
 
@@ -146,8 +147,8 @@ static void put(void *p, lb_dtype t, int i, double x) {
     ((double *)p)[i] = x;
 }
 
-enum { ROOM = N + 64 };  // for lanes behind the last
-static double xs[ROOM], zs[ROOM], first[ROOM], again[ROOM];
+enum { CAPACITY = N + 64 };  // for lanes past the last
+static double xs[CAPACITY], zs[CAPACITY], first[CAPACITY], second[CAPACITY];
 
 // -- one operand -------------------------------------------------------------
 
@@ -158,7 +159,7 @@ static double worst_of(const function *f, lb_dtype t, double *where) {
     if (!in_scope(f->op, t, x)) continue;
     ld want = f->exact((ld)x);
     double u = ulps(t, at(first, t, i), want);
-    // limits such as 1 are reached, and erf does not pass them
+    // limits such as 1 must be reached, and erf must not exceed them
     if (isinf(x) && want == rintl(want) && u > 0) u = 1e30;
     if (f->op == LB_K_ERF && fabs(at(first, t, i)) > 1) u = 1e30;
     if (u > worst) worst = u, *where = x;
@@ -189,7 +190,7 @@ static void check_functions(machine *m) {
   }
 }
 
-static void functions_are_as_exact_as_stated(void **state) {
+static void functions_are_as_accurate_as_stated(void **state) {
   (void)state;
   each_machine(check_functions);
 }
@@ -231,28 +232,28 @@ static void check_powers(machine *m) {
   check_pow(m, LB_F64, 2);
 }
 
-static void powers_are_as_exact_as_stated(void **state) {
+static void powers_are_as_accurate_as_stated(void **state) {
   (void)state;
   each_machine(check_powers);
 }
 
 // -- levels and lanes --------------------------------------------------------
 
-// Results are those of the lowest level with 16 or 8 lanes.
+// Results must equal those of the lowest level with 16 or 8 lanes.
 static void check_same(machine *m, machine *plain, lb_kop op, lb_dtype t) {
   static const uint32_t lanes[] = {1, 2, 3, 4, 8, 12, 16, 32};
   apply(plain, op, t, t == LB_F32 ? 16 : 8, xs, zs, first);
   for (size_t i = 0; i < sizeof lanes / sizeof *lanes; i++) {
-    apply(m, op, t, lanes[i], xs, zs, again);
+    apply(m, op, t, lanes[i], xs, zs, second);
     for (int n = 0; n < N; n++) {
-      if (isnan(at(first, t, n)) && isnan(at(again, t, n))) continue;
-      if (at(first, t, n) == at(again, t, n) &&
-          !signbit(at(first, t, n)) == !signbit(at(again, t, n)))
+      if (isnan(at(first, t, n)) && isnan(at(second, t, n))) continue;
+      if (at(first, t, n) == at(second, t, n) &&
+          !signbit(at(first, t, n)) == !signbit(at(second, t, n)))
         continue;
       print_error("%s %s x%u at level %u: %a gives %a and %a\n",
                   lb_kop_infos[op].text, lb_dtype_name(t), lanes[i],
                   m->target.level, at(xs, t, n), at(first, t, n),
-                  at(again, t, n));
+                  at(second, t, n));
       fail();
     }
   }
@@ -276,8 +277,8 @@ static void results_are_the_same_at_every_level_and_lane_count(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(functions_are_as_exact_as_stated),
-      cmocka_unit_test(powers_are_as_exact_as_stated),
+      cmocka_unit_test(functions_are_as_accurate_as_stated),
+      cmocka_unit_test(powers_are_as_accurate_as_stated),
       cmocka_unit_test(results_are_the_same_at_every_level_and_lane_count),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-// toolchain/memory_test.c -- accesses to memory: only lanes that are on are
-// touched, at the edge of what is mapped.
+// toolchain/memory_test.c -- Memory accesses touch only lanes that are on, at
+// the edge of mapped memory.
 #include "toolchain/machine.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 enum { PAGE = 4096 };
 
-// A page between two that must not be touched.
+// A page between two guard pages.
 typedef struct guarded {
   char *all;
   char *page;
@@ -24,7 +24,7 @@ static guarded guarded_new(void) {
 
 static void guarded_free(guarded *g) { munmap(g->all, 3 * PAGE); }
 
-// out[0 .. n) = in[0 .. n), the lanes behind being off
+// out[0 .. n) = in[0 .. n), with the remaining lanes off
 static lb_kernel masked_copy(lb_dtype t, uint32_t lanes) {
   lb_kbuilder b;
   lb_kernel k;
@@ -69,7 +69,7 @@ static void check_masks(machine *m) {
       copy_at_the_edge(m, dtypes[i], lanes[j]);
 }
 
-static void lanes_that_are_off_are_not_touched(void **state) {
+static void masked_off_lanes_are_not_accessed(void **state) {
   (void)state;
   each_machine(check_masks);
 }
@@ -124,34 +124,33 @@ static void check_gathers(machine *m) {
   }
 }
 
-static void gathers_and_scatters_do_as_interpreted(void **state) {
+static void gathers_and_scatters_equal_the_interpreter(void **state) {
   (void)state;
   each_machine(check_gathers);
 }
 
 // -- local memory, streams, parameters ---------------------------------------
 
-// Reverses 16 numbers through local memory, streaming the result; scales by
-// parameters of small dtypes.
+// Reverses 16 numbers through local memory, with non-temporal stores of the
+// result; scales by parameters of small dtypes.
 static void check_reverse(machine *m) {
   lb_kbuilder b;
   lb_kernel k;
   lb_kbuild_init(&b, "reverse");
   lb_kval p = lb_k_param(&b, lb_kt_ptr(LB_F32, 0));
-  lb_kval factor = lb_k_param(&b, lb_kt(LB_F16, 1));
+  lb_kval scale = lb_k_param(&b, lb_kt(LB_F16, 1));
   lb_kval add = lb_k_param(&b, lb_kt(LB_I8, 1));
   lb_kval really = lb_k_param(&b, lb_kt(LB_BOOL, 1));
-  lb_kval space = lb_k_local(&b, LB_F32, 16);
+  lb_kval local = lb_k_local(&b, LB_F32, 16);
   lb_kval i = lb_k_loop(&b, lb_k_i64(&b, 0), lb_k_i64(&b, 16), lb_k_i64(&b, 1));
   lb_kval x = lb_k_load(&b, lb_k_ptr(&b, p, i, 0), 1, 0);
-  x = lb_k_fma(&b, x, lb_k_cast(&b, factor, LB_F32),
-               lb_k_cast(&b, add, LB_F32));
-  lb_k_store(&b, lb_k_ptr(&b, space, lb_k_sub(&b, lb_k_i64(&b, 15), i), 0), x,
+  x = lb_k_fma(&b, x, lb_k_cast(&b, scale, LB_F32), lb_k_cast(&b, add, LB_F32));
+  lb_k_store(&b, lb_k_ptr(&b, local, lb_k_sub(&b, lb_k_i64(&b, 15), i), 0), x,
              0);
   lb_k_end(&b);
   lb_k_barrier(&b);
   lb_k_if(&b, really);
-  lb_k_store(&b, p, lb_k_load(&b, space, 16, 0), 64);
+  lb_k_store(&b, p, lb_k_load(&b, local, 16, 0), 64);
   lb_k_stream(&b);
   lb_k_end(&b);
   assert_ok(lb_kernel_finish(&b, &k));
@@ -160,7 +159,7 @@ static void check_reverse(machine *m) {
   for (int n = 0; n < 16; n++) v[n] = (float)n;
   lb_karg args[] = {lb_karg_mem(v, 64), lb_karg_num(LB_F16, 0.5),
                     lb_karg_num(LB_I8, -3), lb_karg_num(LB_BOOL, 0)};
-  args[1].bits |= UINT64_C(0xabcd) << 32;  // bytes above are not looked at
+  args[1].bits |= UINT64_C(0xabcd) << 32;  // the upper bytes are ignored
   machine_call(fn, args, 4);
   assert_true(v[1] == 1);
   args[3].bits = 0x80;
@@ -170,16 +169,16 @@ static void check_reverse(machine *m) {
   lb_kernel_fini(&k);
 }
 
-static void local_memory_streams_and_small_parameters_work(void **state) {
+static void local_memory_streaming_and_small_parameters_work(void **state) {
   (void)state;
   each_machine(check_reverse);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(lanes_that_are_off_are_not_touched),
-      cmocka_unit_test(gathers_and_scatters_do_as_interpreted),
-      cmocka_unit_test(local_memory_streams_and_small_parameters_work),
+      cmocka_unit_test(masked_off_lanes_are_not_accessed),
+      cmocka_unit_test(gathers_and_scatters_equal_the_interpreter),
+      cmocka_unit_test(local_memory_streaming_and_small_parameters_work),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// toolchain/random_test.c -- random programs as machine code, against the
+// toolchain/random_test.c -- Compares random kernels as machine code with the
 // interpreter: control flow, registers, masks and memory together.
 #include "kir/random.h"
 
@@ -6,9 +6,9 @@
 
 #include "toolchain/machine.h"
 
-enum { PROGRAMS = 60 };
+enum { KERNELS = 60 };
 
-// Bits of a NaN are not defined.
+// NaN payloads are undefined.
 static bool same_array(lb_dtype t, const char *a, const char *b) {
   size_t size = lb_dtype_size(t);
   for (size_t i = 0; i < ELEMENTS; i++) {
@@ -44,19 +44,19 @@ static void check(machine *m, uint64_t seed) {
   lb_kernel_fini(&k);
 }
 
-static void check_programs(machine *m) {
+static void check_kernels(machine *m) {
   static uint64_t seed;
-  for (int i = 0; i < PROGRAMS; i++) check(m, seed++);
+  for (int i = 0; i < KERNELS; i++) check(m, seed++);
 }
 
-static void random_programs_do_the_same_as_interpreted(void **state) {
+static void random_kernels_equal_the_interpreter(void **state) {
   (void)state;
-  each_machine(check_programs);
+  each_machine(check_kernels);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(random_programs_do_the_same_as_interpreted),
+      cmocka_unit_test(random_kernels_equal_the_interpreter),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

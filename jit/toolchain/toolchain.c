@@ -1,12 +1,12 @@
-// toolchain/toolchain.c -- drives LLVM through its C interface.
+// toolchain/toolchain.c -- Drives LLVM through its C interface.
 //
-// The text holds vectors and loops as they should be, so few passes are run:
-// inlining the helpers and cleaning up. Longer lists cost two or three times
-// as much and make code that spills. For the same reason instructions stay in
-// the order of the text: schedulers move loads ahead until accumulators no
-// longer fit, hoisted constants take their registers, as does what instructions
-// read that are sunk behind a loop, and the reduction of loop strength makes a
-// chain of additions of the rows of a tile.
+// The text already has the desired vectors and loops, so only a few passes run:
+// inlining of helpers and cleanup. Longer pipelines take two or three times as
+// long and produce code that spills. For the same reason instructions stay in
+// the order of the text: schedulers move loads up until accumulators no longer
+// fit into registers; hoisted constants take registers, and so do operands of
+// instructions that are sunk below a loop; and loop strength reduction makes
+// the row addresses of a tile a chain of additions.
 #include "toolchain/toolchain.h"
 
 #include <llvm-c/Analysis.h>
@@ -46,7 +46,7 @@ const char *lb_toolchain_version(void) {
          " O2 source-order no-lsr no-licm no-sink " PASSES;
 }
 
-// -- making a toolchain ------------------------------------------------------
+// -- creating a toolchain ----------------------------------------------------
 
 static void init_llvm(void) {
   static const char *const args[] = {"limber-jit", OPTIONS};
@@ -63,11 +63,11 @@ static void features_of(const lb_target *t, lb_strbuf *out) {
       lb_strbuf_printf(out, "%s+%s", out->len ? "," : "", lb_feature_llvm(f));
 }
 
-static lb_status make_machine(lb_toolchain *tc, const lb_target *t) {
+static lb_status create_machine(lb_toolchain *tc, const lb_target *t) {
   LLVMTargetRef target;
   char *message = NULL;
   if (LLVMGetTargetFromTriple(TRIPLE, &target, &message)) {
-    lb_status st = lb_error(LB_INTERNAL, "LLVM has no x86: %s", message);
+    lb_status st = lb_error(LB_INTERNAL, "LLVM has no x86 target: %s", message);
     LLVMDisposeMessage(message);
     return st;
   }
@@ -79,7 +79,7 @@ static lb_status make_machine(lb_toolchain *tc, const lb_target *t) {
       target, TRIPLE, lb_level_name(t->level), lb_strbuf_str(&features),
       LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelSmall);
   if (!tc->machine) {
-    st = lb_error(LB_INTERNAL, "LLVM makes no machine for %s %s",
+    st = lb_error(LB_INTERNAL, "LLVM cannot create a target machine for %s %s",
                   lb_level_name(t->level), lb_strbuf_str(&features));
     goto done;
   }
@@ -98,7 +98,7 @@ lb_status lb_toolchain_new(const lb_target *t, lb_toolchain **out) {
   lb_toolchain *tc = calloc(1, sizeof *tc);
   if (!tc) return lb_oom();
   pthread_once(&once, init_llvm);
-  lb_status st = make_machine(tc, t);
+  lb_status st = create_machine(tc, t);
   if (lb_failed(st)) {
     lb_toolchain_free(tc);
     return st;
@@ -120,15 +120,15 @@ void lb_toolchain_free(lb_toolchain *tc) {
 
 // -- text to module ----------------------------------------------------------
 
-// LLVM's "text:12:5: error: ..." begins with where; its second line is the
-// line of the text.
+// LLVM's message "text:12:5: error: ..." begins with the position; its second
+// line is the line of the text.
 static lb_status parse(lb_toolchain *tc, const char *text, LLVMModuleRef *out) {
   char *message = NULL;
   LLVMMemoryBufferRef buffer =
       LLVMCreateMemoryBufferWithMemoryRange(text, strlen(text), "text", 1);
   *out = NULL;
   if (LLVMParseIRInContext(tc->context, buffer, out, &message)) {
-    lb_status st = lb_error(LB_INTERNAL, "LLVM refuses the text: %s",
+    lb_status st = lb_error(LB_INTERNAL, "LLVM rejects the text: %s",
                             message ? message : "no reason given");
     LLVMDisposeMessage(message);
     *out = NULL;
@@ -161,7 +161,8 @@ static lb_status emit(lb_toolchain *tc, LLVMModuleRef module,
   if (!LLVMTargetMachineEmitToMemoryBuffer(tc->machine, module, kind, &message,
                                            out))
     return LB_OK;
-  lb_status st = lb_error(LB_INTERNAL, "LLVM makes no code: %s", message);
+  lb_status st =
+      lb_error(LB_INTERNAL, "LLVM code generation failed: %s", message);
   LLVMDisposeMessage(message);
   *out = NULL;
   return st;
@@ -188,7 +189,8 @@ static lb_status copy_out(lb_span object, lb_blob *out) {
   return LB_OK;
 }
 
-// Making code changes the module, so the assembly is made of the text again.
+// Code generation modifies the module, so the assembly is generated from the
+// text again.
 static lb_status count_spills(lb_toolchain *tc, const char *text,
                               lb_compile_stats *stats) {
   lb_strbuf assembly = {0};

@@ -1,4 +1,5 @@
-// toolchain/toolchain_test.c -- what comes out of a text, and what is refused.
+// toolchain/toolchain_test.c -- Compiles text to objects, and checks which
+// inputs are rejected.
 #include "kir/testkit.h"
 
 #include <pthread.h>
@@ -26,7 +27,7 @@ static void an_object_is_elf_and_needs_nothing(void **state) {
   assert_null(object.data);
 }
 
-static void a_mistake_in_the_text_is_shown_with_its_line(void **state) {
+static void errors_in_the_text_name_the_line(void **state) {
   (void)state;
   lb_blob object;
   lb_status st = compile(
@@ -37,7 +38,7 @@ static void a_mistake_in_the_text_is_shown_with_its_line(void **state) {
   assert_null(object.data);
 }
 
-static void calls_that_leave_the_object_are_named(void **state) {
+static void undefined_symbols_are_named(void **state) {
   (void)state;
   lb_blob object;
   assert_error(compile(&v3,
@@ -48,10 +49,10 @@ static void calls_that_leave_the_object_are_named(void **state) {
                        "  store float %y, ptr %p\n"
                        "  ret void\n}\n",
                        &object),
-               LB_INTERNAL, "no loader has: expf");
+               LB_INTERNAL, "undefined symbols: expf");
 }
 
-static void targets_below_v3_or_unknown_are_refused(void **state) {
+static void targets_below_v3_or_unknown_are_rejected(void **state) {
   (void)state;
   lb_blob object;
   assert_error(compile(&(lb_target){2, 0}, "", &object), LB_UNSUPPORTED,
@@ -63,7 +64,7 @@ static void targets_below_v3_or_unknown_are_refused(void **state) {
                LB_UNSUPPORTED, "avx512vnni");
 }
 
-// Widths of vectors tell the levels apart.
+// The vector width distinguishes the levels.
 static void levels_and_features_reach_the_code(void **state) {
   (void)state;
   static const char text[] =
@@ -143,10 +144,10 @@ static void stores_beyond_local_memory_may_be_spills(void **state) {
   assert_true(lb_inspect_may_spill(all, 255));
   assert_false(lb_inspect_may_spill(all, 256));
   assert_true(lb_inspect_may_spill((lb_span){code, 12}, 63));
-  assert_false(lb_inspect_may_spill(one, 0));  // cut off
+  assert_false(lb_inspect_may_spill(one, 0));  // truncated
 }
 
-// Loads n vectors, then stores them: all are alive at once.
+// Loads n vectors, then stores them: all are live at once.
 static uint32_t spills_of(int n) {
   lb_toolchain *tc;
   lb_strbuf text = {0};
@@ -167,13 +168,13 @@ static uint32_t spills_of(int n) {
   return stats.vector_spills;
 }
 
-static void vectors_beyond_the_registers_are_told(void **state) {
+static void vectors_beyond_the_registers_count_as_spills(void **state) {
   (void)state;
   assert_int_equal(spills_of(16), 0);
   assert_true(spills_of(20) >= 4);
 }
 
-static void what_is_no_object_is_refused(void **state) {
+static void invalid_objects_are_rejected(void **state) {
   (void)state;
   assert_error(lb_inspect_object(span_of("garbage")), LB_INTERNAL,
                "not an ELF");
@@ -191,7 +192,7 @@ static void *compile_some(void *arg) {
   return NULL;
 }
 
-static void toolchains_work_side_by_side(void **state) {
+static void toolchains_work_concurrently(void **state) {
   (void)state;
   pthread_t threads[2];
   for (int i = 0; i < 2; i++)
@@ -202,16 +203,16 @@ static void toolchains_work_side_by_side(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(an_object_is_elf_and_needs_nothing),
-      cmocka_unit_test(a_mistake_in_the_text_is_shown_with_its_line),
-      cmocka_unit_test(calls_that_leave_the_object_are_named),
-      cmocka_unit_test(targets_below_v3_or_unknown_are_refused),
+      cmocka_unit_test(errors_in_the_text_name_the_line),
+      cmocka_unit_test(undefined_symbols_are_named),
+      cmocka_unit_test(targets_below_v3_or_unknown_are_rejected),
       cmocka_unit_test(levels_and_features_reach_the_code),
       cmocka_unit_test(spills_are_counted_by_size_and_loop),
       cmocka_unit_test(spills_around_inner_loops_are_not_in_loops),
       cmocka_unit_test(stores_beyond_local_memory_may_be_spills),
-      cmocka_unit_test(vectors_beyond_the_registers_are_told),
-      cmocka_unit_test(what_is_no_object_is_refused),
-      cmocka_unit_test(toolchains_work_side_by_side),
+      cmocka_unit_test(vectors_beyond_the_registers_count_as_spills),
+      cmocka_unit_test(invalid_objects_are_rejected),
+      cmocka_unit_test(toolchains_work_concurrently),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-// worker/check.c -- runs interpreter and machine code side by side.
+// worker/check.c -- Runs interpreter and machine code on equal operands and
+// compares the results.
 #include "worker/check.h"
 
 #include <inttypes.h>
@@ -11,29 +12,29 @@
 
 enum {
   RUN_LIMIT_MS = 2000,
-  BUDGET = 4000000,    // instructions of the interpreter at a shape
+  BUDGET = 4000000,    // interpreted instructions per shape
   MAX_WORK = 1 << 22,  // rows * cols * k
-  PLACES = 4,          // numbers of which rows are picked by two
+  ROW_INDICES = 4,     // row indices are below this; two may be added
 };
 
-// Rows, cols, k, len and steps; windows have a few runs. The first has odd
-// numbers in it (infinities, ...): they spread, so that little else would be
-// seen of them in the others.
-static const int64_t shapes_to_try[][LB_SDIMS] = {
+// Rows, cols, k, keys or taps_y, taps_x; windows have few rows of taps. Only
+// the first shape has special values (infinities, ...): they propagate and
+// would hide other errors.
+static const int64_t test_shapes[][LB_SDIMS] = {
     {5, 21, 3, 18, 2},   {1, 1, 1, 1, 1},   {13, 131, 5, 17, 3},
     {2, 64, 33, 300, 1}, {7, 16, 2, 48, 3}, {4, 3, 0, 5, 2},
     {0, 9, 4, 7, 2},     {3, 0, 7, 0, 1},
 };
 enum {
-  N_SHAPES = sizeof shapes_to_try / sizeof *shapes_to_try,
-  WITH_TILES = 2,  // the shape that has whole tiles and a rest
+  N_SHAPES = sizeof test_shapes / sizeof *test_shapes,
+  WITH_TILES = 2,  // this shape has whole tiles and a remainder
 };
 
-typedef struct trial {
-  const lb_spec *spec;    // borrowed, as the two below
+typedef struct check_case {
+  const lb_spec *spec;    // borrowed, as are facts and code
   const lb_facts *facts;  //
   lb_kernel_fn *code;
-  lb_kinterp *interp;  // owned, as the operands
+  lb_kinterp *interp;  // owned, as are the operands
   lb_test_operand in[LB_SPEC_MAX_IN];
   lb_test_operand out[LB_SPEC_MAX_OUT];   // written by the code
   lb_test_operand want[LB_SPEC_MAX_OUT];  // and by the interpreter
@@ -41,19 +42,19 @@ typedef struct trial {
   lb_karg kargs[LB_SPEC_MAX_ARGS];        // and of the interpreter
   int64_t dims[LB_SDIMS];
   struct {
-    int64_t run, step;
+    int64_t y, x;
   } taps[2];  // strides
   lb_random random;
-} trial;
+} check_case;
 
 // -- how exact an output is --------------------------------------------------
 
 typedef enum exactness {
   EXACT,  // the same bits
-  NEAR,   // behind a function that may be some ulp off
-  POLES,  // and then a divisor: a sum, which now and then cancels
-  JUMPY,  // and then through something that makes jumps of it
-  ANY,    // an angle that may be too large for machine code to know it
+  NEAR,   // after a function that may be off by some ulps
+  POLES,  // then used as a divisor that is a sum, which sometimes cancels
+  DISCONTINUOUS,  // then passed through a discontinuous operation
+  ANY,  // a function of an angle that may be too large for machine code
 } exactness;
 
 static bool is_inexact(uint8_t op) {
@@ -66,8 +67,9 @@ static bool is_inexact(uint8_t op) {
   }
 }
 
-// Can make much of a small error: steps, poles, ends of domains, angles.
-static bool makes_jumps(const lb_snode *n) {
+// Whether the operation can amplify a small error: steps, poles, ends of
+// domains, angles.
+static bool is_discontinuous(const lb_snode *n) {
   switch (n->op) {
     case LB_S_EQ:
     case LB_S_NE:
@@ -110,13 +112,14 @@ static void find_exactness(const lb_spec *s, exactness *out) {
     for (int j = 0; j < n->n_src; j++)
       if (out[n->src[j]] > out[i]) out[i] = out[n->src[j]];
     if (out[i] == NEAR && has_pole(s, n, out)) out[i] = POLES;
-    if ((out[i] == NEAR || out[i] == POLES) && makes_jumps(n)) out[i] = JUMPY;
+    if ((out[i] == NEAR || out[i] == POLES) && is_discontinuous(n))
+      out[i] = DISCONTINUOUS;
     if (out[i] == EXACT && is_inexact(n->op)) out[i] = NEAR;
     if (is_large_angle(s, n)) out[i] = ANY;
   }
 }
 
-// Attention takes exponentials of its node.
+// Attention takes exponentials of its score node.
 static exactness exactness_of(const lb_spec *s, const exactness *nodes,
                               int output) {
   exactness e = nodes[s->out[output].node];
@@ -125,71 +128,75 @@ static exactness exactness_of(const lb_spec *s, const exactness *nodes,
 
 // -- shapes and arguments ----------------------------------------------------
 
-// k is a multiple of it.
-static int64_t rows_together(const lb_spec *s) {
+// k must be a multiple of this.
+static int64_t k_multiple(const lb_spec *s) {
   return s->n_in > 1 ? lb_panel_rows(s->in[1].layout) : 1;
 }
 
-// The dims nearest to those of shape i for which the facts hold, if any.
-static bool choose_dims(trial *t, int i) {
+// Sets the dims nearest to those of shape i for which the facts hold; false if
+// there are none, or they are too large.
+static bool choose_dims(check_case *t, int i) {
   for (lb_sdim d = 0; d < LB_SDIMS; d++) {
     int64_t m = lb_facts_get(t->facts, LB_ASSUME_MULTIPLE, d, 1);
     int64_t tile = lb_facts_get(t->facts, LB_CHOOSE_TILE, d, 0);
-    int64_t most = lb_facts_get(t->facts, LB_ASSUME_AT_MOST, d, INT32_MAX);
-    int64_t x = shapes_to_try[i][d];
-    if (d == LB_DIM_LEN && lb_spec_has_taps(t->spec)) x %= 5;
-    if (x > most) x = most;
+    int64_t max_dim = lb_facts_get(t->facts, LB_ASSUME_AT_MOST, d, INT32_MAX);
+    int64_t x = test_shapes[i][d];
+    if (d == LB_DIM_TAPS_Y && lb_spec_has_taps(t->spec)) x %= 5;
+    if (x > max_dim) x = max_dim;
     if (i == WITH_TILES && x <= 2 * tile) x = 2 * tile + 1;
-    while (d == LB_DIM_K && m % rows_together(t->spec)) m *= 2;
+    while (d == LB_DIM_K && m % k_multiple(t->spec)) m *= 2;
     t->dims[d] =
         lb_facts_get(t->facts, LB_ASSUME_EQUAL, d, (int)((x + m - 1) / m * m));
   }
-  if (t->dims[LB_DIM_K] % rows_together(t->spec)) return false;
+  if (t->dims[LB_DIM_K] % k_multiple(t->spec)) return false;
   for (int d = lb_spec_dims(t->spec); d < LB_SDIMS; d++) t->dims[d] = 0;
   int64_t work = t->dims[0] * t->dims[1];
-  int64_t k = t->dims[LB_DIM_K] + t->dims[LB_DIM_LEN];
-  if (lb_spec_has_taps(t->spec)) k *= t->dims[LB_DIM_STEPS] + 1;
+  int64_t k = t->dims[LB_DIM_K] + t->dims[LB_DIM_TAPS_Y];
+  if (lb_spec_has_taps(t->spec)) k *= t->dims[LB_DIM_TAPS_X] + 1;
   return lb_facts_hold(t->facts, t->dims) && work <= MAX_WORK / (k + 1);
 }
 
-static bool shape_of_attention(trial *t, int i) {
+static bool shape_of_attention(check_case *t, int i) {
   const int64_t *d = t->dims;
-  int64_t cols = i == 2 ? d[LB_DIM_COLS] : i < 2 ? d[LB_DIM_K] : d[LB_DIM_LEN];
-  int64_t rows = i == 1 || i == 2 ? d[LB_DIM_LEN] : d[LB_DIM_ROWS];
+  int64_t cols = i == 2 ? d[LB_DIM_COLS] : i < 2 ? d[LB_DIM_K] : d[LB_DIM_KEYS];
+  int64_t rows = i == 1 || i == 2 ? d[LB_DIM_KEYS] : d[LB_DIM_ROWS];
   return lb_test_operand_shape(&t->in[i], t->spec->in[i], rows, cols);
 }
 
-// A factor of a window: gaps between steps and runs, but rows overlap.
-static bool shape_taps(trial *t, int i) {
+// An operand of a convolution or window, with gaps between taps and rows of
+// taps; rows overlap.
+static bool shape_taps(check_case *t, int i) {
   const int64_t *d = t->dims;
-  bool conv = t->spec->form == LB_FORM_CONV, packed = conv && i == 1;
-  int64_t piece = conv ? d[LB_DIM_K] : d[LB_DIM_COLS];
-  int64_t unit = packed ? lb_panel_cols(t->spec->in[i].layout) : 1;
-  int64_t more = packed ? rows_together(t->spec) : 1;
-  int64_t step = (piece + more) * unit;
-  int64_t run = d[LB_DIM_STEPS] * step + unit;
-  int64_t runs = d[LB_DIM_LEN] * run;  // no row is as long
+  bool conv = t->spec->form == LB_FORM_CONV, panel_b = conv && i == 1;
+  int64_t tap_size = conv ? d[LB_DIM_K] : d[LB_DIM_COLS];
+  int64_t unit = panel_b ? lb_panel_cols(t->spec->in[i].layout) : 1;
+  int64_t more = panel_b ? k_multiple(t->spec) : 1;
+  int64_t x_stride = (tap_size + more) * unit;
+  int64_t y_stride = d[LB_DIM_TAPS_X] * x_stride + unit;
+  int64_t extent = d[LB_DIM_TAPS_Y] * y_stride;  // longer than any row
   int64_t rows = i == 0 ? d[LB_DIM_ROWS] : 1;
-  if (packed) rows = (d[LB_DIM_COLS] + unit - 1) / unit;
+  if (panel_b) rows = (d[LB_DIM_COLS] + unit - 1) / unit;
   lb_test_operand *o = &t->in[i];
-  t->taps[i].run = run;
-  t->taps[i].step = step;
+  t->taps[i].y = y_stride;
+  t->taps[i].x = x_stride;
   o->dtype = t->spec->in[i].dtype;
-  o->row_stride = packed ? runs : step;
+  o->row_stride = panel_b ? extent : x_stride;
   o->col_stride = INT64_MIN / 3;
-  bool none = rows == 0 || runs == 0 || d[LB_DIM_STEPS] == 0 || piece == 0;
-  int64_t last = (rows - 1) * o->row_stride + (d[LB_DIM_LEN] - 1) * run +
-                 (d[LB_DIM_STEPS] - 1) * step + piece * unit;
+  bool none =
+      rows == 0 || extent == 0 || d[LB_DIM_TAPS_X] == 0 || tap_size == 0;
+  int64_t last = (rows - 1) * o->row_stride +
+                 (d[LB_DIM_TAPS_Y] - 1) * y_stride +
+                 (d[LB_DIM_TAPS_X] - 1) * x_stride + tap_size * unit;
   o->count = none ? 0 : (size_t)last;
   return none || last <= 1 << 22;
 }
 
-static bool shape_input(trial *t, int i) {
+static bool shape_input(check_case *t, int i) {
   lb_soperand s = t->spec->in[i];
   int64_t rows = t->dims[LB_DIM_ROWS], cols = t->dims[LB_DIM_COLS];
   int64_t k = t->dims[LB_DIM_K];
   if (t->spec->form == LB_FORM_ATTENTION) return shape_of_attention(t, i);
-  if (lb_spec_is_gathered(t->spec, (uint8_t)i)) rows = 2 * PLACES - 1;
+  if (lb_spec_is_gathered(t->spec, (uint8_t)i)) rows = 2 * ROW_INDICES - 1;
   if (i >= lb_spec_factors(t->spec))
     return lb_test_operand_shape(&t->in[i], s, rows, cols);
   if (lb_spec_has_taps(t->spec)) return shape_taps(t, i);
@@ -198,7 +205,7 @@ static bool shape_input(trial *t, int i) {
                                  : lb_test_operand_shape(&t->in[i], s, k, cols);
 }
 
-static bool shape_operands(trial *t) {
+static bool shape_operands(check_case *t) {
   const lb_spec *s = t->spec;
   for (int i = 0; i < s->n_in; i++)
     if (!shape_input(t, i)) return false;
@@ -212,19 +219,19 @@ static bool shape_operands(trial *t) {
   return true;
 }
 
-// Numbers of rows that there are.
-static void fill_places(trial *t, int i) {
+// Fills input i with valid row indices.
+static void fill_row_indices(check_case *t, int i) {
   int64_t *to = (int64_t *)(void *)t->in[i].data;
   for (size_t k = 0; k < t->in[i].count; k++)
-    to[k] = (int64_t)(lb_random_next(&t->random) >> 8 & (PLACES - 1));
+    to[k] = (int64_t)(lb_random_next(&t->random) >> 8 & (ROW_INDICES - 1));
 }
 
-static lb_status map_operands(trial *t, bool low, bool wild) {
+static lb_status map_operands(check_case *t, bool low, bool special) {
   const lb_spec *s = t->spec;
   for (int i = 0; i < s->n_in; i++) {
     LB_TRY(lb_test_operand_map(&t->in[i], low));
-    lb_test_operand_fill(&t->in[i], &t->random, wild);
-    if (lb_spec_is_row_index(s, (uint8_t)i)) fill_places(t, i);
+    lb_test_operand_fill(&t->in[i], &t->random, special);
+    if (lb_spec_is_row_index(s, (uint8_t)i)) fill_row_indices(t, i);
     if (lb_panel_cols(s->in[i].layout) && !lb_spec_has_taps(s))
       lb_test_operand_pad(&t->in[i], s->in[i], t->dims[LB_DIM_K],
                           t->dims[LB_DIM_COLS]);
@@ -238,23 +245,23 @@ static lb_status map_operands(trial *t, bool low, bool wild) {
   return LB_OK;
 }
 
-static void set_number(trial *t, int cell, uint64_t bits) {
+static void set_number(check_case *t, int cell, uint64_t bits) {
   t->args[cell] = bits;
   t->kargs[cell] = (lb_karg){.bits = bits};
 }
 
-static void set_memory(trial *t, int cell, const lb_test_operand *code,
+static void set_memory(check_case *t, int cell, const lb_test_operand *code,
                        const lb_test_operand *interp) {
   t->args[cell] = (uintptr_t)code->data;
   t->kargs[cell] = lb_karg_mem(interp->data, lb_test_operand_bytes(interp));
 }
 
-static void set_strides(trial *t, int cell, const lb_test_operand *o) {
+static void set_strides(check_case *t, int cell, const lb_test_operand *o) {
   set_number(t, cell, (uint64_t)o->row_stride);
   set_number(t, cell + 1, (uint64_t)o->col_stride);
 }
 
-static void set_args(trial *t, bool wild) {
+static void set_args(check_case *t, bool special) {
   const lb_spec *s = t->spec;
   lb_sargs a = lb_spec_args(s);
   for (int i = 0; i < s->n_out; i++) {
@@ -268,12 +275,13 @@ static void set_args(trial *t, bool wild) {
   for (int i = 0; i < lb_spec_dims(s); i++)
     set_number(t, a.dims + i, (uint64_t)t->dims[i]);
   for (int i = 0; i < 2 && a.taps < a.scalars; i++) {
-    set_number(t, a.taps + 2 * i, (uint64_t)t->taps[i].run);
-    set_number(t, a.taps + 2 * i + 1, (uint64_t)t->taps[i].step);
+    set_number(t, a.taps + 2 * i, (uint64_t)t->taps[i].y);
+    set_number(t, a.taps + 2 * i + 1, (uint64_t)t->taps[i].x);
   }
   for (int i = 0; i < s->n_scalars; i++)
-    set_number(t, a.scalars + i,
-               lb_random_bits(&t->random, s->nodes[s->n_in + i].dtype, wild));
+    set_number(
+        t, a.scalars + i,
+        lb_random_bits(&t->random, s->nodes[s->n_in + i].dtype, special));
 }
 
 // -- comparing ---------------------------------------------------------------
@@ -285,7 +293,7 @@ static uint64_t bits_at(const lb_test_operand *o, size_t i) {
   return bits;
 }
 
-// A part of the number, for results that went through functions.
+// The relative tolerance of results of mathematical functions.
 static double tolerance_of(lb_dtype t) {
   if (t == LB_BF16) return 0x1p-5;
   return t == LB_F16 ? 0x1p-8 : 0x1p-10;
@@ -295,36 +303,36 @@ static bool is_same(lb_dtype t, uint64_t got, uint64_t want, exactness e) {
   if (got == want) return true;
   if (!lb_dtype_is_float(t)) return false;
   double x = lb_knum_float(t, got), y = lb_knum_float(t, want);
-  // Infinity times what a function gives: 0, or the least number above it.
+  // Infinity times a function's result: it may be 0 on one side and the
+  // smallest positive number on the other.
   if (e != EXACT && isnan(x) != isnan(y) && (isinf(x) || isinf(y))) return true;
   if (isnan(x) || isnan(y)) return isnan(x) && isnan(y);
   return e != EXACT && fabs(x - y) <= 1e-4 + tolerance_of(t) * fabs(y);
 }
 
-static lb_status tell(const trial *t, int output, size_t at) {
+static lb_status mismatch(const check_case *t, int output, size_t at) {
   const lb_test_operand *o = &t->out[output];
   return lb_error(LB_INTERNAL,
                   "the code is wrong: at rows %" PRId64 ", cols %" PRId64
-                  ", k %" PRId64 ", len %" PRId64 ", steps %" PRId64
+                  ", k %" PRId64 ", keys or taps_y %" PRId64 ", taps_x %" PRId64
                   ", output %d, element %zu has the bits "
-                  "%" PRIx64 ", should have %" PRIx64,
+                  "%" PRIx64 ", expected %" PRIx64,
                   t->dims[0], t->dims[1], t->dims[2], t->dims[3], t->dims[4],
                   output, at, bits_at(o, at), bits_at(&t->want[output], at));
 }
 
-// Where a small error can become a large one, half of the elements may differ:
-// functions that saturate put many numbers right beside a step. Poles are met
-// by chance.
+// After a discontinuous operation, half of the elements may differ: functions
+// that saturate put many numbers next to a step. Poles are hit by chance.
 static size_t allowed_wrong(exactness e, size_t count) {
   switch (e) {
     case POLES: return 2 + count / 1000;
-    case JUMPY: return (count + 1) / 2;
+    case DISCONTINUOUS: return (count + 1) / 2;
     case ANY: return count;
     default: return 0;
   }
 }
 
-static lb_status compare(const trial *t, int output, exactness e) {
+static lb_status compare(const check_case *t, int output, exactness e) {
   const lb_test_operand *o = &t->out[output];
   size_t wrong = 0, first = 0;
   for (size_t i = 0; i < o->count; i++) {
@@ -333,32 +341,32 @@ static lb_status compare(const trial *t, int output, exactness e) {
     if (wrong++ == 0) first = i;
   }
   bool ok = wrong <= allowed_wrong(e, o->count);
-  return ok ? LB_OK : tell(t, output, first);
+  return ok ? LB_OK : mismatch(t, output, first);
 }
 
-// -- trials ------------------------------------------------------------------
+// -- cases -------------------------------------------------------------------
 
-// An output and an input that may be one memory: they lie the same way.
-typedef struct pair {
-  int out, in;  // -1: there are none
-} pair;
+// An output and an input with the same layout, which may share memory.
+typedef struct alias_pair {
+  int out, in;  // -1: none
+} alias_pair;
 
-static pair find_pair(const lb_spec *s) {
+static alias_pair find_alias(const lb_spec *s) {
   int first = lb_spec_factors(s);
-  if (s->form == LB_FORM_ATTENTION) return (pair){-1, -1};
+  if (s->form == LB_FORM_ATTENTION) return (alias_pair){-1, -1};
   for (int o = 0; o < s->n_out; o++)
     for (int i = first; i < s->n_in; i++)
       if (s->out[o].dtype == s->in[i].dtype &&
           s->out[o].layout == s->in[i].layout &&
           !lb_spec_is_gathered(s, (uint8_t)i) &&
           !lb_spec_is_row_index(s, (uint8_t)i))
-        return (pair){o, i};
-  return (pair){-1, -1};
+        return (alias_pair){o, i};
+  return (alias_pair){-1, -1};
 }
 
-// The code works in place; the interpreter writes over a copy, so that gaps
-// are alike.
-static void join(trial *t, pair p) {
+// The code works in place; the interpreter writes over a copy, so that gaps are
+// equal.
+static void apply_alias(check_case *t, alias_pair p) {
   lb_sargs a = lb_spec_args(t->spec);
   size_t bytes = lb_test_operand_bytes(&t->in[p.in]);
   memcpy(t->out[p.out].data, t->in[p.in].data, bytes);
@@ -366,8 +374,8 @@ static void join(trial *t, pair p) {
   t->args[a.in + p.in] = t->args[a.out + p.out];
 }
 
-// False, and no error: too slow to be told.
-static lb_status interpret(trial *t, bool *done) {
+// *done is false, without an error, if the interpreter ran out of budget.
+static lb_status interpret(check_case *t, bool *done) {
   lb_klaunch launch = {.args = t->kargs,
                        .n_args = lb_spec_args(t->spec).count,
                        .groups = {1, 1, 1},
@@ -381,12 +389,13 @@ static lb_status interpret(trial *t, bool *done) {
   return LB_OK;
 }
 
-static lb_status try_shape(trial *t, int i, pair together, bool *done) {
+static lb_status check_shape(check_case *t, int i, alias_pair alias,
+                             bool *done) {
   exactness exact[LB_SPEC_MAX_NODES];
-  bool wild = i == 0;
-  LB_TRY(map_operands(t, i % 2 != 0, wild));
-  set_args(t, wild);
-  if (together.in >= 0) join(t, together);
+  bool special = i == 0;
+  LB_TRY(map_operands(t, i % 2 != 0, special));
+  set_args(t, special);
+  if (alias.in >= 0) apply_alias(t, alias);
   LB_TRY(interpret(t, done));
   if (!*done) return LB_OK;
   LB_TRY(lb_fault_run(t->code, t->args, RUN_LIMIT_MS));
@@ -396,15 +405,15 @@ static lb_status try_shape(trial *t, int i, pair together, bool *done) {
   return LB_OK;
 }
 
-// Apart first, then in place where the spec allows that.
-static lb_status try_both_ways(trial *t, int i, bool *done) {
-  pair p = find_pair(t->spec);
-  LB_TRY(try_shape(t, i, (pair){-1, -1}, done));
+// In separate memory first, then in place where the spec allows it.
+static lb_status check_both_ways(check_case *t, int i, bool *done) {
+  alias_pair p = find_alias(t->spec);
+  LB_TRY(check_shape(t, i, (alias_pair){-1, -1}, done));
   if (!*done || p.in < 0) return LB_OK;
-  return lb_status_note(try_shape(t, i, p, done), "in place");
+  return lb_status_note(check_shape(t, i, p, done), "in place");
 }
 
-static void trial_fini(trial *t) {
+static void check_case_fini(check_case *t) {
   for (int i = 0; i < LB_SPEC_MAX_IN; i++) lb_test_operand_fini(&t->in[i]);
   for (int i = 0; i < LB_SPEC_MAX_OUT; i++) {
     lb_test_operand_fini(&t->out[i]);
@@ -416,15 +425,16 @@ static void trial_fini(trial *t) {
 lb_status lb_check_code(const lb_spec *spec, const lb_facts *facts,
                         const lb_kernel *kernel, lb_kernel_fn *code,
                         uint32_t *shapes) {
-  trial t = {.spec = spec, .facts = facts, .code = code, .random = {88172645}};
+  check_case t = {
+      .spec = spec, .facts = facts, .code = code, .random = {88172645}};
   *shapes = 0;
   lb_status st = lb_kinterp_new(kernel, &t.interp);
   for (int i = 0; i < N_SHAPES && !lb_failed(st); i++) {
     bool done = false;
     if (choose_dims(&t, i) && shape_operands(&t))
-      st = try_both_ways(&t, i, &done);
+      st = check_both_ways(&t, i, &done);
     *shapes += done;
   }
-  trial_fini(&t);
+  check_case_fini(&t);
   return st;
 }

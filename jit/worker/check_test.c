@@ -1,5 +1,5 @@
-// worker/check_test.c -- code that is right passes, code that is wrong in any
-// of the usual ways does not. The code is C, called as kernels are.
+// worker/check_test.c -- Correct code passes the check, and code that is wrong
+// in any of the usual ways fails it. The code is C, called as kernels are.
 #include "worker/testspecs.h"
 
 #include <math.h>
@@ -17,87 +17,87 @@ static lb_status check(lb_spec spec, lb_facts facts, lb_kernel_fn *code,
 }
 
 // Arguments of x + bias.
-typedef struct map_args {
+typedef struct eltwise_args {
   float *out;
   const float *x, *bias;
   int64_t rows, cols, out_row, out_col, x_row, x_col, bias_row, bias_col;
-} map_args;
-_Static_assert(sizeof(map_args) == 11 * 8, "a cell each");
+} eltwise_args;
+_Static_assert(sizeof(eltwise_args) == 11 * 8, "a cell each");
 
-static map_args map_of(const uint64_t *args) {
-  map_args a;
+static eltwise_args eltwise_args_of(const uint64_t *args) {
+  eltwise_args a;
   memcpy(&a, args, sizeof a);
   return a;
 }
 
-static void add_columns(const map_args *a, int64_t cols) {
+static void add_columns(const eltwise_args *a, int64_t cols) {
   for (int64_t i = 0; i < a->rows; i++)
     for (int64_t j = 0; j < cols; j++)
       a->out[i * a->out_row + j] = a->x[i * a->x_row + j] + a->bias[j];
 }
 
 static void add(const uint64_t *args) {
-  map_args a = map_of(args);
+  eltwise_args a = eltwise_args_of(args);
   add_columns(&a, a.cols);
 }
 
 static void add_whole_vectors_only(const uint64_t *args) {
-  map_args a = map_of(args);
+  eltwise_args a = eltwise_args_of(args);
   add_columns(&a, a.cols / 8 * 8);
 }
 
 static void add_and_write_into_gaps(const uint64_t *args) {
-  map_args a = map_of(args);
+  eltwise_args a = eltwise_args_of(args);
   add_columns(&a, a.cols);
   if (a.rows > 1 && a.cols > 0) a.out[a.cols] = 0;
 }
 
 static void add_one_column_too_many(const uint64_t *args) {
-  map_args a = map_of(args);
+  eltwise_args a = eltwise_args_of(args);
   volatile float *out = a.out;
   add_columns(&a, a.cols);
   if (a.rows && a.cols) out[(a.rows - 1) * a.out_row + a.cols] = 0;
 }
 
-static void add_from_before_the_begin(const uint64_t *args) {
-  map_args a = map_of(args);
+static void add_and_read_before_the_start(const uint64_t *args) {
+  eltwise_args a = eltwise_args_of(args);
   const volatile float *x = a.x;
   add_columns(&a, a.cols);
   if (a.rows && a.cols && isnan(x[-1])) a.out[0] = 0;
 }
 
 static void add_with_an_error_of_one_ulp(const uint64_t *args) {
-  map_args a = map_of(args);
+  eltwise_args a = eltwise_args_of(args);
   add_columns(&a, a.cols);
   if (a.rows && a.cols) a.out[0] = nextafterf(a.out[0], 9.0f);
 }
 
-// Right, unless x and out are one memory.
+// Correct unless x and out share memory.
 static void add_after_clearing(const uint64_t *args) {
-  map_args a = map_of(args);
+  eltwise_args a = eltwise_args_of(args);
   for (int64_t i = 0; i < a.rows; i++)
     for (int64_t j = 0; j < a.cols; j++) a.out[i * a.out_row + j] = 0;
   add_columns(&a, a.cols);
 }
 
-static void never_end(const uint64_t *args) {
+static void never_return(const uint64_t *args) {
   (void)args;
   for (volatile int i = 0;; i++) continue;
 }
 
-static void run_what_is_no_instruction(const uint64_t *args) {
+static void run_an_illegal_instruction(const uint64_t *args) {
   (void)args;
   __asm__ volatile("ud2");
 }
 
-static void right_code_passes_at_every_shape(void **state) {
+static void correct_code_passes_at_every_shape(void **state) {
   (void)state;
   uint32_t shapes;
-  assert_ok(check(spec_of_map(), (lb_facts){0}, add, &shapes));
+  assert_ok(check(spec_of_eltwise(), (lb_facts){0}, add, &shapes));
   assert_int_equal(shapes, 8);
 }
 
-static void wrong_code_is_refused(void **state) {
+static void wrong_code_is_rejected(void **state) {
   (void)state;
   static const struct {
     lb_kernel_fn *code;
@@ -106,57 +106,59 @@ static void wrong_code_is_refused(void **state) {
       {add_whole_vectors_only, "code is wrong: at rows 5, cols 21"},
       {add_and_write_into_gaps, "output 0, element 21 "},
       {add_one_column_too_many, "faults: Segmentation fault"},
-      {add_from_before_the_begin, "faults: Segmentation fault"},
+      {add_and_read_before_the_start, "faults: Segmentation fault"},
       {add_with_an_error_of_one_ulp, "code is wrong"},
       {add_after_clearing, "in place: the code is wrong"},
-      {run_what_is_no_instruction, "faults: Illegal instruction"},
+      {run_an_illegal_instruction, "faults: Illegal instruction"},
   };
   uint32_t shapes;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-    assert_error(check(spec_of_map(), (lb_facts){0}, cases[i].code, &shapes),
-                 LB_INTERNAL, cases[i].part);
+    assert_error(
+        check(spec_of_eltwise(), (lb_facts){0}, cases[i].code, &shapes),
+        LB_INTERNAL, cases[i].part);
 }
 
-static void code_that_does_not_end_is_left(void **state) {
+static void code_that_does_not_return_is_interrupted(void **state) {
   (void)state;
-  assert_error(lb_fault_run(never_end, NULL, 20), LB_INTERNAL,
+  assert_error(lb_fault_run(never_return, NULL, 20), LB_INTERNAL,
                "more than 20 ms");
-  uint32_t shapes;  // and signals are as they were
-  assert_ok(check(spec_of_map(), (lb_facts){0}, add, &shapes));
+  uint32_t shapes;  // and signal handlers are restored
+  assert_ok(check(spec_of_eltwise(), (lb_facts){0}, add, &shapes));
 }
 
-static void shapes_are_such_that_the_facts_hold(void **state) {
+static void facts_hold_at_all_test_shapes(void **state) {
   (void)state;
   lb_facts facts = {0};
   uint32_t shapes;
   lb_facts_add(&facts, LB_ASSUME_MULTIPLE, LB_DIM_COLS, 8);
-  assert_ok(check(spec_of_map(), facts, add_whole_vectors_only, &shapes));
+  assert_ok(check(spec_of_eltwise(), facts, add_whole_vectors_only, &shapes));
   assert_int_equal(shapes, 8);
-  lb_facts_add(&facts, LB_ASSUME_EQUAL, LB_DIM_COLS, 17);  // and 8 divides it
-  assert_ok(check(spec_of_map(), facts, never_end, &shapes));
+  // Not a multiple of 8: contradicts the other fact.
+  lb_facts_add(&facts, LB_ASSUME_EQUAL, LB_DIM_COLS, 17);
+  assert_ok(check(spec_of_eltwise(), facts, never_return, &shapes));
   assert_int_equal(shapes, 0);
 }
 
-static void what_is_too_large_to_try_is_not_tried(void **state) {
+static void shapes_too_large_to_check_are_skipped(void **state) {
   (void)state;
   lb_facts facts = {0};
   uint32_t shapes;
   lb_facts_add(&facts, LB_ASSUME_EQUAL, LB_DIM_COLS, 65535);
   lb_facts_add(&facts, LB_ASSUME_EQUAL, LB_DIM_ROWS, 65535);
-  assert_ok(check(spec_of_map(), facts, never_end, &shapes));
+  assert_ok(check(spec_of_eltwise(), facts, never_return, &shapes));
   assert_int_equal(shapes, 0);
 }
 
-// -- behind functions --------------------------------------------------------
+// -- results of mathematical functions ---------------------------------------
 
-typedef struct rows_args {
+typedef struct row_args {
   float *out;
   const float *x;
   int64_t rows, cols, out_row, out_col, x_row, x_col;
-} rows_args;
+} row_args;
 
 static void softmax_by(const uint64_t *args, float error) {
-  rows_args a;
+  row_args a;
   memcpy(&a, args, sizeof a);
   for (int64_t i = 0; i < a.rows; i++) {
     const float *x = a.x + i * a.x_row;
@@ -169,19 +171,25 @@ static void softmax_by(const uint64_t *args, float error) {
 }
 
 static void softmax(const uint64_t *args) { softmax_by(args, 1.0f); }
-static void softmax_nearly(const uint64_t *args) { softmax_by(args, 1.00001f); }
-static void softmax_hardly(const uint64_t *args) { softmax_by(args, 1.01f); }
+static void softmax_within_tolerance(const uint64_t *args) {
+  softmax_by(args, 1.00001f);
+}
+static void softmax_outside_tolerance(const uint64_t *args) {
+  softmax_by(args, 1.01f);
+}
 
-static void results_of_functions_have_a_tolerance(void **state) {
+static void results_of_math_functions_have_a_tolerance(void **state) {
   (void)state;
   uint32_t shapes;
-  assert_ok(check(spec_of_rows(), (lb_facts){0}, softmax, &shapes));
-  assert_ok(check(spec_of_rows(), (lb_facts){0}, softmax_nearly, &shapes));
-  assert_error(check(spec_of_rows(), (lb_facts){0}, softmax_hardly, &shapes),
+  assert_ok(check(spec_of_row_reduce(), (lb_facts){0}, softmax, &shapes));
+  assert_ok(check(spec_of_row_reduce(), (lb_facts){0}, softmax_within_tolerance,
+                  &shapes));
+  assert_error(check(spec_of_row_reduce(), (lb_facts){0},
+                     softmax_outside_tolerance, &shapes),
                LB_INTERNAL, "code is wrong");
 }
 
-// x / (s + exp(x)): where the sum is nearly 0, little becomes much
+// x / (s + exp(x)): where the sum is nearly 0, small errors become large
 static lb_spec spec_with_pole(void) {
   lb_spec_builder b;
   lb_spec_begin(&b, LB_FORM_ELTWISE);
@@ -192,7 +200,7 @@ static lb_spec spec_with_pole(void) {
 }
 
 static void divide_by(const uint64_t *args, int64_t from, int64_t rows) {
-  rows_args a;
+  row_args a;
   float s;
   memcpy(&a, args, sizeof a);
   memcpy(&s, args + 8, sizeof s);
@@ -211,7 +219,7 @@ static void divide_wrong_at_the_end(const uint64_t *args) {
   divide_by(args, 1, INT64_MAX);
 }
 
-static void a_divisor_that_may_cancel_excuses_few(void **state) {
+static void divisors_that_may_cancel_excuse_few_elements(void **state) {
   (void)state;
   uint32_t shapes;
   lb_facts none = {0};
@@ -224,7 +232,8 @@ static void a_divisor_that_may_cancel_excuses_few(void **state) {
 typedef struct attention_args {
   float *out;
   const float *q, *k, *v, *mask;
-  int64_t rows, cols, size, len, out_row, out_col, q_row, q_col, k_row, k_col;
+  int64_t rows, cols, size, n_keys, out_row, out_col, q_row, q_col, k_row,
+      k_col;
   int64_t v_row, v_col, mask_row, mask_col;
   float scale;
 } attention_args;
@@ -241,9 +250,9 @@ static void attend_by(const uint64_t *args, float error) {
   memcpy(&a, args, sizeof a);
   for (int64_t m = 0; m < a.rows; m++) {
     float *y = a.out + m * a.out_row, max = -INFINITY, sum = 0;
-    for (int64_t l = 0; l < a.len; l++) max = fmaxf(max, score_of(&a, m, l));
+    for (int64_t l = 0; l < a.n_keys; l++) max = fmaxf(max, score_of(&a, m, l));
     for (int64_t n = 0; n < a.cols; n++) y[n] = 0;
-    for (int64_t l = 0; l < a.len; l++) {
+    for (int64_t l = 0; l < a.n_keys; l++) {
       float p = expf(score_of(&a, m, l) - (max == -INFINITY ? 0 : max));
       sum += p;
       for (int64_t n = 0; n < a.cols; n++) y[n] += p * a.v[l * a.v_row + n];
@@ -253,26 +262,27 @@ static void attend_by(const uint64_t *args, float error) {
 }
 
 static void attend(const uint64_t *args) { attend_by(args, 1.0f); }
-static void attend_hardly(const uint64_t *args) { attend_by(args, 1.01f); }
+static void attend_outside_tolerance(const uint64_t *args) {
+  attend_by(args, 1.01f);
+}
 
-// And the interpreter agrees with a formula that knows of no blocks.
-// Arguments of the greatest of a window.
+// Arguments of the maximum of a window.
 typedef struct window_args {
   float *out;
   const float *x;
-  int64_t rows, cols, k, len, steps, out_row, out_col, x_row, x_col;
-  int64_t run, step, no_run, no_step;
+  int64_t rows, cols, k, taps_y, taps_x, out_row, out_col, x_row, x_col;
+  int64_t y_stride, x_stride, unused_y, unused_x;
 } window_args;
 
-static void pool(const uint64_t *args, int64_t fewer) {
+static void pool(const uint64_t *args, int64_t omitted) {
   window_args a;
   memcpy(&a, args, sizeof a);
   for (int64_t i = 0; i < a.rows * a.cols; i++) {
     int64_t row = i / a.cols, col = i % a.cols;
     float y = -INFINITY;
-    for (int64_t t = 0; t < a.len * a.steps - fewer; t++) {
-      float x =
-          a.x[row * a.x_row + t / a.steps * a.run + t % a.steps * a.step + col];
+    for (int64_t t = 0; t < a.taps_y * a.taps_x - omitted; t++) {
+      float x = a.x[row * a.x_row + t / a.taps_x * a.y_stride +
+                    t % a.taps_x * a.x_stride + col];
       y = y > x || isnan(y) ? y : x;
     }
     a.out[row * a.out_row + col] = y;
@@ -280,39 +290,41 @@ static void pool(const uint64_t *args, int64_t fewer) {
 }
 
 static void pool_all(const uint64_t *args) { pool(args, 0); }
-static void pool_but_one(const uint64_t *args) { pool(args, 1); }
+static void pool_all_but_one(const uint64_t *args) { pool(args, 1); }
 
-static void windows_are_tried_at_every_shape(void **state) {
+static void windows_are_checked_at_every_shape(void **state) {
   (void)state;
   uint32_t shapes;
   lb_spec spec = spec_of_window(LB_ACC_MAX);
   assert_ok(check(spec, (lb_facts){0}, pool_all, &shapes));
   assert_int_equal(shapes, 8);
-  assert_error(check(spec, (lb_facts){0}, pool_but_one, &shapes), LB_INTERNAL,
-               "the code is wrong");
+  assert_error(check(spec, (lb_facts){0}, pool_all_but_one, &shapes),
+               LB_INTERNAL, "the code is wrong");
 }
 
-static void attention_is_tried_at_every_shape(void **state) {
+// The interpreter must also agree with a formula without blocks of keys.
+static void attention_is_checked_at_every_shape(void **state) {
   (void)state;
   uint32_t shapes;
   lb_facts facts = facts_of_attention();
   assert_ok(check(spec_of_attention(), facts, attend, &shapes));
   assert_int_equal(shapes, 8);
-  assert_error(check(spec_of_attention(), facts, attend_hardly, &shapes),
-               LB_INTERNAL, "code is wrong");
+  assert_error(
+      check(spec_of_attention(), facts, attend_outside_tolerance, &shapes),
+      LB_INTERNAL, "code is wrong");
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(right_code_passes_at_every_shape),
-      cmocka_unit_test(wrong_code_is_refused),
-      cmocka_unit_test(code_that_does_not_end_is_left),
-      cmocka_unit_test(shapes_are_such_that_the_facts_hold),
-      cmocka_unit_test(what_is_too_large_to_try_is_not_tried),
-      cmocka_unit_test(results_of_functions_have_a_tolerance),
-      cmocka_unit_test(a_divisor_that_may_cancel_excuses_few),
-      cmocka_unit_test(windows_are_tried_at_every_shape),
-      cmocka_unit_test(attention_is_tried_at_every_shape),
+      cmocka_unit_test(correct_code_passes_at_every_shape),
+      cmocka_unit_test(wrong_code_is_rejected),
+      cmocka_unit_test(code_that_does_not_return_is_interrupted),
+      cmocka_unit_test(facts_hold_at_all_test_shapes),
+      cmocka_unit_test(shapes_too_large_to_check_are_skipped),
+      cmocka_unit_test(results_of_math_functions_have_a_tolerance),
+      cmocka_unit_test(divisors_that_may_cancel_excuse_few_elements),
+      cmocka_unit_test(windows_are_checked_at_every_shape),
+      cmocka_unit_test(attention_is_checked_at_every_shape),
   };
   return cmocka_run_group_tests_name("check", tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
-// worker/fault.h -- runs machine code that may be wrong, and comes back.
+// worker/fault.h -- Runs machine code that may be wrong, and survives its
+// faults.
 //
-// It changes how the process takes signals while the code runs: one thread of
-// a process at a time.
+// The process's signal handlers are replaced while the code runs: only one
+// thread of a process may call this at a time.
 #ifndef LB_WORKER_FAULT_H
 #define LB_WORKER_FAULT_H
 
@@ -9,9 +10,9 @@
 
 #include "spec/abi.h"
 
-// Calls fn(args). LB_INTERNAL if it touches memory that is not mapped, meets
-// an instruction that does not exist here, divides by zero or takes more
-// processor time than `limit_ms`.
+// Calls fn(args). LB_INTERNAL if it accesses unmapped memory, executes an
+// instruction that this processor does not have, divides by zero or takes more
+// than `limit_ms` of CPU time.
 lb_status lb_fault_run(lb_kernel_fn *fn, const uint64_t *args, int limit_ms);
 
 #endif

@@ -1,4 +1,4 @@
-// worker/jit.c -- lower, render, compile, check.
+// worker/jit.c -- Lowers, renders, compiles and checks.
 #include "worker/jit.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "render/render.h"
 #include "spec/generator.h"
 
-enum { MAX_USES = 200 };  // of a toolchain, whose memory grows with each
+enum { MAX_USES = 200 };  // of a toolchain, because its memory grows with each
 
 struct lb_jit {
   const lb_loader *loader;  // borrowed; may be NULL
@@ -32,7 +32,7 @@ void lb_jit_free(lb_jit *j) {
   free(j);
 }
 
-// Processor time, not the clock's: the worker may have to wait for a processor.
+// CPU time, not wall time: the worker may have to wait for a processor.
 static uint32_t cpu_us(void) {
   struct timespec t;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -40,10 +40,10 @@ static uint32_t cpu_us(void) {
 }
 
 static lb_status get_toolchain(lb_jit *j, const lb_target *t) {
-  bool fits =
+  bool reusable =
       j->toolchain && lb_target_equal(&j->target, t) && j->uses < MAX_USES;
   j->uses++;
-  if (fits) return LB_OK;
+  if (reusable) return LB_OK;
   lb_toolchain_free(j->toolchain);
   j->toolchain = NULL;
   j->target = *t;
@@ -51,7 +51,7 @@ static lb_status get_toolchain(lb_jit *j, const lb_target *t) {
   return lb_toolchain_new(t, &j->toolchain);
 }
 
-// The kernel, with the name that loaders look for.
+// The kernel, with the entry name that loaders expect.
 static lb_status lower(const lb_request *r, const lb_facts *f,
                        const lb_target *t, lb_kernel *out) {
   LB_TRY(lb_lower(&r->spec, f, t, out));
@@ -60,9 +60,9 @@ static lb_status lower(const lb_request *r, const lb_facts *f,
   return LB_OK;
 }
 
-// Products live by their accumulators, so there spills are worth the time to
-// count them.
-static bool is_product(const lb_spec *s) {
+// The speed of matmuls depends on accumulators in registers, so counting spills
+// is worth its time.
+static bool is_matmul(const lb_spec *s) {
   return s->form == LB_FORM_MATMUL || s->form == LB_FORM_CONV;
 }
 
@@ -74,11 +74,11 @@ static size_t local_bytes(const lb_kernel *k) {
   return n;
 }
 
-static lb_status make_object(lb_jit *j, const lb_request *r, const lb_facts *f,
-                             const lb_target *t, lb_kernel *kernel,
-                             lb_blob *out, lb_object_info *info) {
+static lb_status build_object(lb_jit *j, const lb_request *r, const lb_facts *f,
+                              const lb_target *t, lb_kernel *kernel,
+                              lb_blob *out, lb_object_info *info) {
   lb_strbuf text = {0};
-  lb_compile_stats stats = {.check_spills = is_product(&r->spec)};
+  lb_compile_stats stats = {.check_spills = is_matmul(&r->spec)};
   uint32_t start = cpu_us();
   lb_status st = get_toolchain(j, t);
   if (!lb_failed(st)) st = lower(r, f, t, kernel);
@@ -96,14 +96,14 @@ done:
   return st;
 }
 
-// A tile whose sums do not stay in registers is made anew with fewer rows: what
-// is chosen changes no result, and the same request always ends with the same.
-static lb_status make_without_spills(lb_jit *j, const lb_request *r,
-                                     const lb_target *t, lb_kernel *kernel,
-                                     lb_blob *out, lb_object_info *info) {
+// If accumulators are spilled, compiles again with a tile of fewer rows. The
+// tile does not change results, and equal requests end with equal tiles.
+static lb_status build_without_spills(lb_jit *j, const lb_request *r,
+                                      const lb_target *t, lb_kernel *kernel,
+                                      lb_blob *out, lb_object_info *info) {
   lb_facts f = r->facts;
   for (;;) {
-    LB_TRY(make_object(j, r, &f, t, kernel, out, info));
+    LB_TRY(build_object(j, r, &f, t, kernel, out, info));
     int rows = lb_facts_get(&f, LB_CHOOSE_TILE, LB_DIM_ROWS,
                             (int)lb_lower_tile_of(t).rows);
     if (info->spills == 0 || rows <= 1) return LB_OK;
@@ -145,12 +145,13 @@ lb_status lb_jit_compile(lb_jit *j, const lb_request *r, lb_blob *out,
   LB_TRY(lb_target_parse(r->target, &target));
   LB_TRY(lb_target_check(&target));
   describe(r, info);
-  lb_status st = make_without_spills(j, r, &target, &kernel, out, info);
+  lb_status st = build_without_spills(j, r, &target, &kernel, out, info);
   if (lb_failed(st)) goto done;
   if (j->loader && lb_target_runs(&target))
     st = check_object(j, r, &kernel, out, info);
   if (!lb_failed(st) && out->size > LB_MAX_OBJECT)
-    st = lb_error(LB_UNSUPPORTED, "an object of %zu bytes", out->size);
+    st = lb_error(LB_UNSUPPORTED,
+                  "the object of %zu bytes exceeds the size limit", out->size);
 
 done:
   lb_kernel_fini(&kernel);

@@ -1,4 +1,4 @@
-// worker/operand.c -- memory, layout and contents of operands to try.
+// worker/operand.c -- Memory, layout and contents of operands for the check.
 #include "worker/operand.h"
 
 #include <errno.h>
@@ -16,7 +16,8 @@ enum {
 
 // -- layout ------------------------------------------------------------------
 
-// Elements from the first to the last; false if there are too many.
+// Sets the number of elements from the first to the last; false if there are
+// too many.
 static bool set_count(lb_test_operand *o, int64_t rows, int64_t cols) {
   int64_t last = 0;
   o->count = 0;
@@ -32,7 +33,7 @@ static bool set_count(lb_test_operand *o, int64_t rows, int64_t cols) {
 bool lb_test_operand_shape(lb_test_operand *o, lb_soperand s, int64_t rows,
                            int64_t cols) {
   o->dtype = s.dtype;
-  o->row_stride = o->col_stride = INT64_MIN / 3;  // not to be read
+  o->row_stride = o->col_stride = INT64_MIN / 3;  // must not be used
   if (rows > MAX_COUNT || cols > MAX_COUNT) return false;
   switch (s.layout) {
     case LB_LAYOUT_BROADCAST: o->count = 1; return true;
@@ -83,7 +84,7 @@ static lb_status map_pages(lb_test_operand *o, size_t size) {
 
 lb_status lb_test_operand_map(lb_test_operand *o, bool low) {
   size_t bytes = lb_test_operand_bytes(o);
-  size_t size = (bytes + PAGE) / PAGE * PAGE;  // a page even for nothing
+  size_t size = (bytes + PAGE) / PAGE * PAGE;  // at least one page
   if (size > o->mapped) {
     lb_test_operand_fini(o);
     LB_TRY(map_pages(o, size));
@@ -108,33 +109,34 @@ uint64_t lb_random_next(lb_random *r) {
   return r->state = x;
 }
 
-static double any_float(lb_random *r, bool wild) {
-  static const double odd[] = {0.0,       -0.0, 1.0,   -1.0,   INFINITY,
-                               -INFINITY, NAN,  1e-41, -3e-45, 70000.5};
+static double any_float(lb_random *r, bool special) {
+  static const double specials[] = {0.0,       -0.0, 1.0,   -1.0,   INFINITY,
+                                    -INFINITY, NAN,  1e-41, -3e-45, 70000.5};
   uint64_t x = lb_random_next(r);
-  if (wild && x % 4 == 0) return odd[(x >> 8) % (sizeof odd / sizeof *odd)];
+  if (special && x % 4 == 0)
+    return specials[(x >> 8) % (sizeof specials / sizeof *specials)];
   return (double)(x >> 11) * 0x1p-53 * 8.0 - 4.0;
 }
 
-uint64_t lb_random_bits(lb_random *r, lb_dtype t, bool wild) {
-  if (lb_dtype_is_float(t)) return lb_knum_bits(t, any_float(r, wild));
+uint64_t lb_random_bits(lb_random *r, lb_dtype t, bool special) {
+  if (lb_dtype_is_float(t)) return lb_knum_bits(t, any_float(r, special));
   uint64_t x = lb_random_next(r);
   if (t == LB_BOOL) return x >> 20 & 1;
   uint64_t small = (x >> 8) % 19 - 9;
   unsigned bits = 8 * (unsigned)lb_dtype_size(t);
-  uint64_t any = wild && x % 2 ? x * 0x9e3779b97f4a7c15u : small;
+  uint64_t any = special && x % 2 ? x * 0x9e3779b97f4a7c15u : small;
   return any << (64 - bits) >> (64 - bits);
 }
 
-void lb_test_operand_fill(lb_test_operand *o, lb_random *r, bool wild) {
+void lb_test_operand_fill(lb_test_operand *o, lb_random *r, bool special) {
   size_t size = lb_dtype_size(o->dtype);
   for (size_t i = 0; i < o->count; i++) {
-    uint64_t bits = lb_random_bits(r, o->dtype, wild);
+    uint64_t bits = lb_random_bits(r, o->dtype, special);
     memcpy(o->data + i * size, &bits, size);
   }
 }
 
-// A line of a panel has one k, or several.
+// A row of a panel has one k, or several interleaved.
 void lb_test_operand_pad(lb_test_operand *o, lb_soperand s, int64_t k,
                          int64_t cols) {
   size_t size = lb_dtype_size(o->dtype);
@@ -142,7 +144,7 @@ void lb_test_operand_pad(lb_test_operand *o, lb_soperand s, int64_t k,
   if (used == 0 || o->count == 0) return;
   uint8_t *panel = o->data + (size_t)(cols / width * o->row_stride) * size;
   int64_t rows = lb_panel_rows(s.layout);
-  size_t line = (size_t)(width * rows), from = (size_t)(used * rows);
-  for (int64_t i = 0; i < k / rows; i++, panel += line * size)
-    memset(panel + from * size, 0, (line - from) * size);
+  size_t panel_row = (size_t)(width * rows), from = (size_t)(used * rows);
+  for (int64_t i = 0; i < k / rows; i++, panel += panel_row * size)
+    memset(panel + from * size, 0, (panel_row - from) * size);
 }

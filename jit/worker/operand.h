@@ -1,5 +1,5 @@
-// worker/operand.h -- operands to try a kernel on: memory with nothing mapped
-// around it, laid out as the spec says, filled with numbers that find mistakes.
+// worker/operand.h -- Operands for checking kernels: memory between guard
+// pages, in the layout of the spec, filled with numbers that reveal errors.
 #ifndef LB_WORKER_OPERAND_H
 #define LB_WORKER_OPERAND_H
 
@@ -8,10 +8,10 @@
 typedef struct lb_test_operand {
   lb_dtype dtype;
   int64_t row_stride, col_stride;  // in elements
-  size_t count;                    // elements from first to last, gaps included
-  uint8_t *data;                   // in `base`
-  uint8_t *base;                   // owned mapping; NULL: none yet
-  size_t mapped;                   // bytes of it that can be read
+  size_t count;   // elements from first to last, including gaps
+  uint8_t *data;  // in `base`
+  uint8_t *base;  // owned mapping; NULL: none yet
+  size_t mapped;  // accessible bytes of it
 } lb_test_operand;
 
 typedef struct lb_random {
@@ -20,23 +20,25 @@ typedef struct lb_random {
 
 uint64_t lb_random_next(lb_random *r);
 
-// Where o lies over rows x cols, with gaps where the layout allows them; but
-// for `data`. False if it is too large to try.
+// Sets everything but `data` for a matrix of rows x cols, with gaps where the
+// layout allows them. False if it is too large to check.
 bool lb_test_operand_shape(lb_test_operand *o, lb_soperand s, int64_t rows,
                            int64_t cols);
-// The panels of a matrix of k x cols, likewise.
+// The same for the panels of a matrix of k x cols.
 bool lb_test_operand_pack(lb_test_operand *o, lb_soperand s, int64_t k,
                           int64_t cols);
 
-// Gives it memory. What comes right behind, or right before if `low`, may not
-// be touched.
+// Maps memory for it. The memory right after it, or right before it if `low`,
+// is not accessible.
 lb_status lb_test_operand_map(lb_test_operand *o, bool low);
 void lb_test_operand_fini(lb_test_operand *o);  // {0} is fine
 
-// Any numbers of the dtype; `wild`: infinities, NaN, denormals, extremes too.
-void lb_test_operand_fill(lb_test_operand *o, lb_random *r, bool wild);
-uint64_t lb_random_bits(lb_random *r, lb_dtype t, bool wild);  // of an element
-// Columns past `cols` of such a matrix are zero.
+// Fills it with random numbers of the dtype; `special`: infinities, NaN,
+// denormals and extremes, too.
+void lb_test_operand_fill(lb_test_operand *o, lb_random *r, bool special);
+uint64_t lb_random_bits(lb_random *r, lb_dtype t,
+                        bool special);  // of one element
+// Zeroes the columns past `cols` of such panels.
 void lb_test_operand_pad(lb_test_operand *o, lb_soperand s, int64_t k,
                          int64_t cols);
 

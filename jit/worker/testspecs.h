@@ -1,4 +1,4 @@
-// worker/testspecs.h -- for tests: specs of each form.
+// worker/testspecs.h -- For tests: specs of each form.
 #ifndef LB_WORKER_TESTSPECS_H
 #define LB_WORKER_TESTSPECS_H
 
@@ -43,7 +43,7 @@ static inline lb_spec finish_spec(lb_spec_builder *b, uint8_t out) {
 }
 
 // x + bias
-static inline lb_spec spec_of_map(void) {
+static inline lb_spec spec_of_eltwise(void) {
   lb_spec_builder b;
   lb_spec_begin(&b, LB_FORM_ELTWISE);
   uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
@@ -52,7 +52,7 @@ static inline lb_spec spec_of_map(void) {
 }
 
 // softmax
-static inline lb_spec spec_of_rows(void) {
+static inline lb_spec spec_of_row_reduce(void) {
   lb_spec_builder b;
   lb_spec_begin(&b, LB_FORM_ROW_REDUCE);
   uint8_t x = lb_spec_input(&b, LB_F32, LB_LAYOUT_FULL);
@@ -74,7 +74,7 @@ static inline lb_spec spec_of_matmul(void) {
   return finish_spec(&b, node(&b, LB_S_MAX, y, zero));
 }
 
-// softmax(q k^T * scale + mask) v, a mask for all rows
+// softmax(q k^T * scale + mask) v, with one mask for all rows
 static inline lb_spec spec_of_attention(void) {
   lb_spec_builder b;
   lb_spec_begin(&b, LB_FORM_ATTENTION);
@@ -104,7 +104,7 @@ static inline lb_spec spec_of_conv(void) {
   return finish_spec(&b, node(&b, LB_S_MAX, y, zero));
 }
 
-// The greatest of a window, or the sum of products with w.
+// The maximum of a window, or its dot product with w.
 static inline lb_spec spec_of_window(lb_acc kind) {
   lb_spec_builder b;
   lb_spec_begin(&b, LB_FORM_WINDOW);

@@ -1,8 +1,8 @@
-// python/extension/array.c -- numpy arrays in and out, without a copy: those
-// that are not contiguous go in with their strides.
+// python/extension/array.c -- numpy arrays as inputs and outputs, without
+// copies: inputs that are not contiguous are passed with their strides.
 #include "extension.h"
 
-// numpy's array interface in C, as its documentation gives it.
+// numpy's PyArrayInterface, as its documentation defines it.
 typedef struct array_struct {
   int two;  // always 2
   int nd;
@@ -22,7 +22,7 @@ enum {
   READABLE = ALIGNED | NOT_SWAPPED,
 };
 
-_Static_assert(sizeof(Py_ssize_t) == sizeof(int64_t), "dims are of one type");
+_Static_assert(sizeof(Py_ssize_t) == sizeof(int64_t), "dims have one type");
 
 static const struct {
   char kind;
@@ -35,10 +35,10 @@ static const struct {
     [LIMBER_BOOL] = {'b', 1},
 };
 
-// -- in ----------------------------------------------------------------------
+// -- inputs ------------------------------------------------------------------
 
 static limber_dtype dtype_of(const array_struct *a, limber_dtype wanted) {
-  // Without ml_dtypes the bits of bfloat16 come as uint16.
+  // Without ml_dtypes bfloat16 values are passed as uint16.
   if (wanted == LIMBER_BF16 && a->typekind == 'u' && a->itemsize == 2)
     return LIMBER_BF16;
   for (int i = LIMBER_F32; i <= LIMBER_BOOL; i++)
@@ -47,7 +47,7 @@ static limber_dtype dtype_of(const array_struct *a, limber_dtype wanted) {
   return LIMBER_NONE;
 }
 
-static bool refuse(PyObject *array, const char *why) {
+static bool reject(PyObject *array, const char *why) {
   PyObject *type = PySequence_GetItem(lb_python.run_errors, LIMBER_INVALID);
   PyObject *dtype = PyObject_GetAttrString(array, "dtype");
   if (type && dtype) PyErr_Format(type, "an array of %S %s", dtype, why);
@@ -56,7 +56,8 @@ static bool refuse(PyObject *array, const char *why) {
   return false;
 }
 
-// In elements; false if some are no multiple of one.
+// Converts strides to elements. Returns false if one is not a multiple of the
+// element size.
 static bool read_strides(const array_struct *a, int64_t *out) {
   for (int i = 0; i < a->nd && i < LIMBER_MAX_RANK; i++) {
     if (a->strides[i] % a->itemsize) return false;
@@ -68,19 +69,21 @@ static bool read_strides(const array_struct *a, int64_t *out) {
 static bool fill(const array_struct *a, PyObject *array, limber_dtype wanted,
                  limber_tensor *out) {
   out->dtype = dtype_of(a, wanted);
-  if (!out->dtype) return refuse(array, "is not of a dtype Limber knows");
-  if (a->nd > LIMBER_MAX_RANK) return refuse(array, "has too many dims");
+  if (!out->dtype)
+    return reject(array, "has a dtype that Limber does not support");
+  if (a->nd > LIMBER_MAX_RANK) return reject(array, "has too many dims");
   out->rank = a->nd;
   for (int i = 0; i < a->nd; i++) out->dims[i] = a->shape[i];
   out->data = a->data;
   return true;
 }
 
-// 1: filled, and *keep holds the memory; 0: no such array, no exception; -1: an
-// exception. numpy makes an array for each scalar that is asked for its struct,
-// and only the capsule keeps that alive.
+// Returns 1 if `out` is filled and *refs keeps the memory alive, 0 without an
+// exception if the value is not a readable array, -1 with an exception. *refs
+// is the capsule, because for a numpy scalar numpy creates an array that only
+// the capsule keeps alive.
 static int try_read(PyObject *value, limber_dtype wanted, limber_tensor *out,
-                    int64_t *strides, PyObject **keep) {
+                    int64_t *strides, PyObject **refs) {
   PyObject *capsule = PyObject_GetAttr(value, lb_python.array_struct);
   if (!capsule) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return -1;
@@ -97,30 +100,30 @@ static int try_read(PyObject *value, limber_dtype wanted, limber_tensor *out,
     if (dense || (a->itemsize && read_strides(a, strides)))
       result = fill(a, value, wanted, out) ? 1 : -1;
   }
-  *keep = capsule;
+  *refs = capsule;
   return result;
 }
 
 bool lb_array_read(PyObject *value, limber_dtype wanted, limber_tensor *out,
-                   int64_t *strides, PyObject *keep[2]) {
+                   int64_t *strides, PyObject *refs[2]) {
   Py_INCREF(value);
-  keep[0] = value;
-  int done = try_read(value, wanted, out, strides, &keep[1]);
+  refs[0] = value;
+  int done = try_read(value, wanted, out, strides, &refs[1]);
   if (done) return done > 0;
   PyObject *array =
       PyObject_CallFunction(lb_python.to_array, "Os", value,
                             wanted ? limber_dtype_name(wanted) : NULL);
   Py_DECREF(value);
-  Py_CLEAR(keep[1]);
-  keep[0] = array;
+  Py_CLEAR(refs[1]);
+  refs[0] = array;
   if (!array) return false;
-  done = try_read(array, wanted, out, strides, &keep[1]);
-  return done > 0 || (done == 0 && refuse(array, "cannot be read"));
+  done = try_read(array, wanted, out, strides, &refs[1]);
+  return done > 0 || (done == 0 && reject(array, "cannot be read"));
 }
 
-// -- out ---------------------------------------------------------------------
+// -- outputs -----------------------------------------------------------------
 
-// A tensor that Limber allocated; the base of the array that Python sees.
+// A tensor that Limber allocated; the base object of the array in Python.
 typedef struct memory {
   PyObject_HEAD;
   limber_tensor tensor;
@@ -189,13 +192,13 @@ PyObject *lb_array_new(limber_tensor *tensor, PyObject *runtime) {
   describe(m);
   PyObject *array =
       PyObject_CallFunctionObjArgs(lb_python.asarray, (PyObject *)m, NULL);
-  bool brain = m->tensor.dtype == LIMBER_BF16;
+  bool is_bfloat16 = m->tensor.dtype == LIMBER_BF16;
   Py_DECREF(m);
-  if (!array || !brain) return array;
-  PyObject *seen =
-      PyObject_CallFunctionObjArgs(lb_python.as_brain, array, NULL);
+  if (!array || !is_bfloat16) return array;
+  PyObject *view =
+      PyObject_CallFunctionObjArgs(lb_python.as_bfloat16, array, NULL);
   Py_DECREF(array);
-  return seen;
+  return view;
 }
 
 static PyGetSetDef memory_fields[] = {
@@ -217,7 +220,7 @@ static PyType_Spec memory_spec = {
 };
 
 bool lb_array_init(PyObject *module) {
-  (void)module;  // nobody makes one by hand
+  (void)module;  // the type is not exported
   if (!memory_type) memory_type = (PyTypeObject *)PyType_FromSpec(&memory_spec);
   return memory_type != NULL;
 }

@@ -1,5 +1,4 @@
-// python/extension/cache.c -- the cache of what is compiled: functions of the
-// module.
+// python/extension/cache.c -- functions of the module for the in-memory cache.
 #include "extension.h"
 
 static PyObject *get_capacity(PyObject *self, PyObject *unused) {
@@ -72,19 +71,21 @@ static PyObject *explain_miss(PyObject *self, PyObject *unused) {
 
 PyMethodDef lb_cache_methods[] = {
     {"get_cache_capacity", get_capacity, METH_NOARGS,
-     "get_cache_capacity()\n--\n\nBytes that compiled kernels and primitives\n"
-     "of this process may take together."},
+     "get_cache_capacity()\n--\n\nReturns the byte budget of this process for\n"
+     "compiled kernels and primitives."},
     {"set_cache_capacity", set_capacity, METH_O,
-     "set_cache_capacity(bytes)\n--\n\nSets that; evicts just enough at once.\n"
-     "0: nothing compiled is kept."},
+     "set_cache_capacity(bytes)\n--\n\nSets that budget and evicts entries at\n"
+     "once, no more than necessary. 0: no compiled kernel is kept."},
     {"cache_stats", stats, METH_NOARGS,
-     "cache_stats()\n--\n\nWhat the caches of this process did, as a dict: by\n"
-     "layer (pack, kernels, primitives, store, worker) hits, misses and so\n"
-     "on. All sessions share them, whatever their threads."},
+     "cache_stats()\n--\n\nReturns the cache statistics of this process as a\n"
+     "dict: hits, misses and other counters for each layer (pack, kernels,\n"
+     "primitives, store, worker). All sessions share the caches, whatever\n"
+     "their threads."},
     {"metrics", metrics, METH_NOARGS,
-     "metrics()\n--\n\nThe same as Prometheus text."},
+     "metrics()\n--\n\nReturns the same statistics as Prometheus text."},
     {"explain_miss", explain_miss, METH_NOARGS,
-     "explain_miss()\n--\n\nWhat was not found last, what came nearest, and\n"
-     "in what they differ; '' if all was found."},
+     "explain_miss()\n--\n\nExplains the last cache misses: what was looked "
+     "up,\n"
+     "the nearest entry, and how they differ; '' if nothing was missed."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,5 +1,5 @@
-// python/extension/cancel.c -- the type limber.Cancel: ends runs from another
-// thread.
+// python/extension/cancel.c -- the type limber.Cancel, a flag that cancels runs
+// from another thread.
 #include "extension.h"
 
 typedef struct cancel {
@@ -58,20 +58,19 @@ bool lb_cancel_read(PyObject *value, const limber_cancel **out) {
 
 static PyMethodDef methods[] = {
     {"trigger", cancel_trigger, METH_NOARGS,
-     "Ends every run that has it, until it is reset."},
-    {"reset", cancel_reset, METH_NOARGS, "Lets runs go on again."},
+     "Cancels every run that has this flag, until it is reset."},
+    {"reset", cancel_reset, METH_NOARGS, "Clears the flag."},
     {0},
 };
 
 static PyGetSetDef values[] = {
-    {"triggered", cancel_triggered, NULL, "Whether runs that have it end.",
-     NULL},
+    {"triggered", cancel_triggered, NULL, "Whether the flag is set.", NULL},
     {0},
 };
 
 static PyType_Slot slots[] = {
     {Py_tp_doc,
-     "Ends runs from another thread: run(names, feeds, cancel=c), then "
+     "Cancels runs from another thread: run(names, feeds, cancel=c), then "
      "c.trigger()."},
     {Py_tp_init, cancel_init},
     {Py_tp_dealloc, cancel_dealloc},

@@ -1,8 +1,9 @@
-// python/extension/extension.h -- the C half of the Python package.
+// python/extension/extension.h -- the C extension of the Python package.
 //
-// Built on the limited API, so that one file serves every Python from 3.9 on,
-// and without numpy's C API: arrays come and go by numpy's array interface, a
-// struct in a capsule.
+// It is built on the limited API, so that one binary serves every Python from
+// 3.9 on, and without numpy's C API: arrays are exchanged by numpy's array
+// interface, a struct in a capsule. All functions need the GIL unless they say
+// otherwise.
 #ifndef LIMBER_PYTHON_EXTENSION_H
 #define LIMBER_PYTHON_EXTENSION_H
 
@@ -13,11 +14,12 @@
 #include <limber/limber.h>
 #include <stdbool.h>
 
-// What the C half takes from the Python half and from numpy; owned for ever.
+// Objects that the extension imports from the Python part and from numpy. It
+// owns them for the life of the process.
 typedef struct imports {
-  PyObject *to_array;  // (value, dtype name or None): array that can be read
-  PyObject *asarray;   // numpy's
-  PyObject *as_brain;  // (array of two bytes each): bfloat16
+  PyObject *to_array;     // (value, dtype name or None) -> readable array
+  PyObject *asarray;      // numpy.asarray
+  PyObject *as_bfloat16;  // (array of two-byte elements) -> bfloat16 view
   PyObject *model_errors, *run_errors;  // exception classes by status
   PyObject *array_struct;               // "__array_struct__"
   PyObject *cancel;                     // the type limber.Cancel
@@ -25,35 +27,35 @@ typedef struct imports {
 } imports;
 extern imports lb_python;
 
-// Raises what limber_last_error() says; `errors` is model_errors or run_errors.
-// Returns NULL.
+// Raises an exception with limber_last_error() as its message; `errors` is
+// model_errors or run_errors. Returns NULL.
 PyObject *lb_raise(PyObject *errors, limber_status status);
-// Text of Limber's: not always UTF-8, as names of a model need not be.
+// Converts a text, which need not be UTF-8, since names in a model need not be.
 PyObject *lb_text(const char *text);
 
 // -- array.c -----------------------------------------------------------------
 
-// Fills dtype, dims, data and strides of `out` from anything numpy can read: an
-// array, or what can be made one of dtype `wanted`. `strides` has room for
-// LIMBER_MAX_RANK and stays as long as `out`. `keep` (NULLs before) is what
-// keeps the memory alive; new references, on failure too. False with an
-// exception set.
+// Fills dtype, dims, data and strides of `out` from an array, or from a value
+// that numpy can convert to an array of dtype `wanted`. `strides` has space for
+// LIMBER_MAX_RANK elements and must live as long as `out`. `refs` (NULLs
+// before) receives new references that keep the memory alive, on failure too.
+// Returns false with an exception set.
 bool lb_array_read(PyObject *value, limber_dtype wanted, limber_tensor *out,
-                   int64_t *strides, PyObject *keep[2]);
+                   int64_t *strides, PyObject *refs[2]);
 
-// A numpy array that owns the tensor's memory; `runtime`, which may be NULL,
-// stays alive as long. Takes the tensor over, on failure too.
+// Returns a numpy array that owns the tensor's memory and keeps `runtime`,
+// which may be NULL, alive. Takes ownership of the tensor, on failure too.
 PyObject *lb_array_new(limber_tensor *tensor, PyObject *runtime);
 
-// The handle of a limber.Cancel, which keeps it; NULL of None. False with an
-// exception set.
+// Returns the handle of a limber.Cancel, which still owns it, or NULL for None.
+// Returns false with an exception set.
 bool lb_cancel_read(PyObject *value, const limber_cancel **out);
 
 // -- runtime.c ---------------------------------------------------------------
 
-// A capsule with a runtime that has these threads and tells `listener`, a
-// callable or None, its events; NULL where the default one serves. False with
-// an exception set.
+// Creates a capsule with a runtime that has this many threads and calls
+// `listener`, a callable or None, with its events. *out is NULL if the default
+// runtime serves. Returns false with an exception set.
 bool lb_runtime_new(int threads, int log_level, PyObject *listener,
                     PyObject **out);
 

@@ -18,7 +18,7 @@ PyObject *lb_raise(PyObject *errors, limber_status status) {
   return NULL;
 }
 
-// One attribute of a module that is imported for it.
+// Imports one attribute of a module.
 static bool import(const char *module, const char *name, PyObject **out) {
   PyObject *from = PyImport_ImportModule(module);
   *out = from ? PyObject_GetAttrString(from, name) : NULL;
@@ -31,7 +31,7 @@ static bool import_all(void) {
   i->array_struct = PyUnicode_InternFromString("__array_struct__");
   return i->array_struct && import("numpy", "asarray", &i->asarray) &&
          import("limber._arrays", "to_array", &i->to_array) &&
-         import("limber._arrays", "as_brain", &i->as_brain) &&
+         import("limber._arrays", "as_bfloat16", &i->as_bfloat16) &&
          import("limber._events", "Event", &i->event) &&
          import("limber._errors", "MODEL", &i->model_errors) &&
          import("limber._errors", "RUN", &i->run_errors);

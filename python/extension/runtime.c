@@ -1,44 +1,44 @@
-// python/extension/runtime.c -- runtimes in capsules, and their events as calls
-// of Python.
+// python/extension/runtime.c -- runtimes in capsules, and event callbacks into
+// Python.
 //
-// Events come from a thread of the runtime's. It takes the GIL for each call,
-// which it must not wait for once the interpreter has begun to end: `calls`
-// counts those that may wait, and `_silence`, which Python calls when
-// it ends, lets no more begin and waits for these.
+// Events arrive on a thread of the runtime, which takes the GIL for each call.
+// It must not wait for the GIL once the interpreter is finalising: `calls`
+// counts the calls that may wait for it. Python calls `_stop_events` at exit,
+// which lets no more calls begin and waits for those that have begun.
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 
 #include "extension.h"
 
-enum { SILENT = 1 << 30 };  // added to `calls` when the interpreter ends
+enum { STOPPED = 1 << 30 };  // added to `calls` when the interpreter ends
 
 static atomic_int calls;
 
 static bool call_begins(void) {
-  if (atomic_fetch_add(&calls, 1) < SILENT) return true;
+  if (atomic_fetch_add(&calls, 1) < STOPPED) return true;
   atomic_fetch_sub(&calls, 1);
   return false;
 }
 
 static void call_ends(void) { atomic_fetch_sub(&calls, 1); }
 
-// The threads that were calling are not in the child.
-static void forget_calls(void) {
-  atomic_store(&calls, atomic_load(&calls) & SILENT);
+// A forked child does not have the threads that were calling.
+static void reset_calls(void) {
+  atomic_store(&calls, atomic_load(&calls) & STOPPED);
 }
 
-static PyObject *silence(PyObject *module, PyObject *unused) {
+static PyObject *stop_events(PyObject *module, PyObject *unused) {
   (void)module;
   (void)unused;
-  atomic_fetch_add(&calls, SILENT);
+  atomic_fetch_add(&calls, STOPPED);
   Py_BEGIN_ALLOW_THREADS;
-  while (atomic_load(&calls) > SILENT) sched_yield();
+  while (atomic_load(&calls) > STOPPED) sched_yield();
   Py_END_ALLOW_THREADS;
   Py_RETURN_NONE;
 }
 
-static void tell(void *user, const limber_event *e) {
+static void call_listener(void *user, const limber_event *e) {
   PyObject *listener = user;
   if (!call_begins()) return;
   PyGILState_STATE state = PyGILState_Ensure();
@@ -46,10 +46,10 @@ static void tell(void *user, const limber_event *e) {
       lb_python.event, "sssNLLLi", e->name, e->reason, e->reason_text,
       lb_text(e->text), (long long)e->value, (long long)e->start_ns,
       (long long)e->end_ns, e->thread);
-  PyObject *answer =
+  PyObject *result =
       event ? PyObject_CallFunctionObjArgs(listener, event, NULL) : NULL;
-  if (!answer) PyErr_WriteUnraisable(listener);
-  Py_XDECREF(answer);
+  if (!result) PyErr_WriteUnraisable(listener);
+  Py_XDECREF(result);
   Py_XDECREF(event);
   PyGILState_Release(state);
   call_ends();
@@ -77,7 +77,7 @@ bool lb_runtime_new(int threads, int log_level, PyObject *listener,
   limber_runtime *r;
   o.threads = threads;
   o.log_level = log_level;
-  o.event = listener ? tell : NULL;
+  o.event = listener ? call_listener : NULL;
   o.event_user = listener;
   limber_status st = limber_runtime_create(&o, &r);
   if (st) return lb_raise(lb_python.run_errors, st);
@@ -93,14 +93,14 @@ bool lb_runtime_new(int threads, int log_level, PyObject *listener,
 
 bool lb_runtime_init(PyObject *module) {
   static PyMethodDef methods[] = {
-      {"_silence", silence, METH_NOARGS, "Ends the calls of listeners."},
+      {"_stop_events", stop_events, METH_NOARGS, "Stops event callbacks."},
       {0},
   };
-  static bool watched;
-  if (!watched && pthread_atfork(NULL, NULL, forget_calls)) {
+  static bool registered;
+  if (!registered && pthread_atfork(NULL, NULL, reset_calls)) {
     PyErr_NoMemory();
     return false;
   }
-  watched = true;
+  registered = true;
   return !PyModule_AddFunctions(module, methods);
 }

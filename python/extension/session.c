@@ -1,4 +1,4 @@
-// python/extension/session.c -- the type limber._limber.Session: a model that
+// python/extension/session.c -- the type limber._limber.Session: a model, which
 // is loaded and run with the GIL released.
 #include "extension.h"
 
@@ -27,10 +27,10 @@ static PyObject *index_of(const limber_value_info *infos, size_t n) {
   PyObject *index = PyDict_New();
   for (size_t i = 0; index && i < n; i++) {
     PyObject *name = lb_text(infos[i].name);
-    PyObject *place = PyLong_FromSize_t(i);
-    bool good = name && place && !PyDict_SetItem(index, name, place);
+    PyObject *position = PyLong_FromSize_t(i);
+    bool good = name && position && !PyDict_SetItem(index, name, position);
     Py_XDECREF(name);
-    Py_XDECREF(place);
+    Py_XDECREF(position);
     if (!good) Py_CLEAR(index);
   }
   return index;
@@ -44,21 +44,22 @@ static bool open_source(session *s, PyObject *source, bool in_memory,
   Py_ssize_t size = 0;
   if (PyBytes_AsStringAndSize(source, &bytes, in_memory ? &size : NULL))
     return false;
-  limber_session *opened_one;
+  limber_session *opened_session;
   limber_status st;
   Py_BEGIN_ALLOW_THREADS;
-  st = in_memory
-           ? limber_session_open_memory(r, bytes, (size_t)size, o, &opened_one)
-           : limber_session_open(r, bytes, o, &opened_one);
+  st = in_memory ? limber_session_open_memory(r, bytes, (size_t)size, o,
+                                              &opened_session)
+                 : limber_session_open(r, bytes, o, &opened_session);
   Py_END_ALLOW_THREADS;
   if (st) return lb_raise(lb_python.model_errors, st);
   Py_INCREF(source);
   s->source = source;
-  s->limber = opened_one;
+  s->limber = opened_session;
   return true;
 }
 
-// The place of `text` among `words`, from 1 on; 0 for NULL, -1 with an error.
+// Returns the index of `text` in `words`, counted from 1; 0 for NULL; -1 with
+// an exception.
 static int choice(const char *name, const char *text,
                   const char *const words[2]) {
   if (!text) return 0;
@@ -100,7 +101,7 @@ static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
                           "copy_weights",
                           "memory_limit",
                           "loop_limit",
-                          "folder",
+                          "directory",
                           "deterministic",
                           "prefer_reusable_kernels",
                           "compile",
@@ -113,7 +114,7 @@ static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
   limber_session_options o = LIMBER_SESSION_OPTIONS_INIT;
   PyObject *source, *listener = NULL;
   int in_memory, threads = 0, log_level = 0, optimize = 1, load_warmup = 1;
-  long long turns = 0;
+  long long iterations = 0;
   const char *compile = NULL, *ops = NULL;
   if (s->limber) {
     PyErr_SetString(PyExc_RuntimeError, "the session is open already");
@@ -122,14 +123,14 @@ static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
   if (!PyArg_ParseTupleAndKeywords(
           args, keywords, "Sp|iippO&LzpizzOpp", names, &source, &in_memory,
           &threads, &log_level, &optimize, &o.copy_weights, read_limit,
-          &o.memory_limit, &turns, &o.folder, &o.deterministic,
+          &o.memory_limit, &iterations, &o.directory, &o.deterministic,
           &o.prefer_reusable_kernels, &compile, &ops, &listener, &load_warmup,
           &o.reference))
     return -1;
   if (!choose(&o, compile, ops)) return -1;
   o.optimize = optimize ? 0 : -1;
   o.load_warmup = load_warmup ? 0 : -1;
-  o.loop_limit = turns;
+  o.loop_limit = iterations;
   Py_CLEAR(s->runtime);  // of an __init__ that failed
   if (!lb_runtime_new(threads, log_level, listener, &s->runtime)) return -1;
   if (!open_source(s, source, in_memory, &o)) return -1;
@@ -157,81 +158,83 @@ static void session_dealloc(PyObject *self) {
 
 // -- running -----------------------------------------------------------------
 
-// One call: the tensors, and what keeps their names and memory alive.
-typedef struct call {
+// One call: the tensors, and references that keep their names and memory alive.
+typedef struct python_call {
   limber_tensor *in, *out;
-  PyObject **keep;   // n_kept
-  size_t *where;     // of each output asked for: which of `out`
-  int64_t *strides;  // LIMBER_MAX_RANK of each input
-  size_t n_in, n_out, n_kept, n_asked;
+  PyObject **refs;       // n_refs; owned
+  size_t *result_index;  // for each requested output: its index in `out`
+  int64_t *strides;      // LIMBER_MAX_RANK for each input
+  size_t n_in, n_out, n_refs, n_requested;
   size_t cap_in;
-  PyObject *steps;  // a list that takes the steps, or NULL; borrowed
-  bool explain;     // nodes without a step as well
+  PyObject *steps;  // the list to append steps to, or NULL; borrowed
+  bool explain;     // append nodes without a step too
   const limber_run_options *options;  // may be NULL; borrowed
-  bool planning;  // a tuple is the shape of an input without elements
-} call;
+  bool planning;  // inputs may be tuples: the shape of an input without data
+} python_call;
 
-static bool call_init(call *c, size_t n_in, size_t n_out) {
+static bool call_init(python_call *c, size_t n_in, size_t n_out) {
   size_t tensors = (n_in + n_out) * sizeof *c->in;
-  size_t kept = (2 * n_in + n_out) * sizeof *c->keep;
-  size_t where = n_out * sizeof *c->where;
+  size_t ref_bytes = (2 * n_in + n_out) * sizeof *c->refs;
+  size_t result_index = n_out * sizeof *c->result_index;
   size_t strides = n_in * LIMBER_MAX_RANK * sizeof *c->strides;
-  *c = (call){.in = PyMem_Calloc(1, tensors + kept + where + strides + 1),
-              .cap_in = n_in};
+  *c = (python_call){
+      .in = PyMem_Calloc(1, tensors + ref_bytes + result_index + strides + 1),
+      .cap_in = n_in};
   if (!c->in) {
     PyErr_NoMemory();
     return false;
   }
   c->out = c->in + n_in;
-  c->keep = (PyObject **)(c->out + n_out);
-  c->where = (size_t *)(c->keep + 2 * n_in + n_out);
-  c->strides = (int64_t *)(c->where + n_out);
+  c->refs = (PyObject **)(c->out + n_out);
+  c->result_index = (size_t *)(c->refs + 2 * n_in + n_out);
+  c->strides = (int64_t *)(c->result_index + n_out);
   return true;
 }
 
-static void call_fini(call *c) {
+static void call_fini(python_call *c) {
   for (size_t i = 0; c->out && i < c->n_out; i++)
     limber_tensor_free(&c->out[i]);
-  for (size_t i = 0; i < c->n_kept; i++) Py_XDECREF(c->keep[i]);
+  for (size_t i = 0; i < c->n_refs; i++) Py_XDECREF(c->refs[i]);
   PyMem_Free(c->in);
 }
 
-// The place of a name, or -1 without an exception if the model has none such.
-static Py_ssize_t place_of(PyObject *index, PyObject *name) {
-  PyObject *place = PyDict_GetItemWithError(index, name);
-  if (place) return PyLong_AsSsize_t(place);
+// Returns the position of a name, or -1 without an exception if the model does
+// not have it.
+static Py_ssize_t position_of(PyObject *index, PyObject *name) {
+  PyObject *position = PyDict_GetItemWithError(index, name);
+  if (position) return PyLong_AsSsize_t(position);
   return -1;
 }
 
-// The name itself, so that Limber can say what is wrong with it.
-static const char *foreign_name(call *c, PyObject *name) {
+// Returns a name that the model does not have, so that Limber reports it.
+static const char *unknown_name(python_call *c, PyObject *name) {
   PyObject *bytes = PyUnicode_Check(name) ? PyUnicode_AsUTF8String(name) : NULL;
   if (!bytes && !PyErr_Occurred())
     PyErr_Format(PyExc_TypeError, "names are str, not %R", name);
   if (!bytes) return NULL;
-  c->keep[c->n_kept++] = bytes;
+  c->refs[c->n_refs++] = bytes;
   char *text;
   return PyBytes_AsStringAndSize(bytes, &text, NULL) ? NULL : text;
 }
 
-static bool add_foreign_input(call *c, PyObject *name) {
+static bool add_unknown_input(python_call *c, PyObject *name) {
   static float nothing;
   if (PyErr_Occurred()) return false;
   limber_tensor *t = &c->in[c->n_in];
   *t = (limber_tensor){.dtype = LIMBER_F32, .data = &nothing};
-  t->name = foreign_name(c, name);
+  t->name = unknown_name(c, name);
   c->n_in += t->name != NULL;
   return t->name != NULL;
 }
 
-// Exceptions that are made from a message alone, and mean the value.
+// True for exceptions about the value, which can be created from a message.
 static bool is_about_value(PyObject *type) {
   PyObject *invalid = PySequence_GetItem(lb_python.run_errors, LIMBER_INVALID);
-  Py_XDECREF(invalid);  // its module keeps it
+  Py_XDECREF(invalid);  // its module keeps a reference
   return type == invalid || type == PyExc_ValueError || type == PyExc_TypeError;
 }
 
-// Puts the input's name in front of the exception that is set.
+// Prefixes the message of the current exception with the input's name.
 static bool name_input(const char *name) {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
@@ -248,25 +251,26 @@ static bool name_input(const char *name) {
   return false;
 }
 
-static bool add_input(call *c, const session *s, size_t place,
+static bool add_input(python_call *c, const session *s, size_t position,
                       PyObject *value) {
   int64_t *strides = c->strides + c->n_in * LIMBER_MAX_RANK;
   limber_tensor *t = &c->in[c->n_in++];
   const limber_value_info *info =
-      place < s->n_inputs ? &s->inputs[place] : NULL;
-  PyObject **keep = &c->keep[c->n_kept];
-  c->n_kept += 2;
+      position < s->n_inputs ? &s->inputs[position] : NULL;
+  PyObject **refs = &c->refs[c->n_refs];
+  c->n_refs += 2;
   t->name = info ? info->name : NULL;
   return lb_array_read(value, info ? info->dtype : LIMBER_NONE, t, strides,
-                       keep) ||
+                       refs) ||
          name_input(info ? info->name : "by position");
 }
 
-static bool add_shape(call *c, const session *s, size_t place, PyObject *dims) {
+static bool add_shape(python_call *c, const session *s, size_t position,
+                      PyObject *dims) {
   limber_tensor *t = &c->in[c->n_in++];
   Py_ssize_t rank = PyTuple_Size(dims);
-  t->name = s->inputs[place].name;
-  t->dtype = s->inputs[place].dtype;
+  t->name = s->inputs[position].name;
+  t->dtype = s->inputs[position].dtype;
   if (rank > LIMBER_MAX_RANK) {
     PyErr_Format(PyExc_ValueError, "more than %d dims", LIMBER_MAX_RANK);
     return name_input(t->name);
@@ -278,20 +282,21 @@ static bool add_shape(call *c, const session *s, size_t place, PyObject *dims) {
   return true;
 }
 
-static bool add_named_input(call *c, const session *s, PyObject *name,
+static bool add_named_input(python_call *c, const session *s, PyObject *name,
                             PyObject *value) {
-  Py_ssize_t place = place_of(s->input_index, name);
-  if (place < 0) return add_foreign_input(c, name);
+  Py_ssize_t position = position_of(s->input_index, name);
+  if (position < 0) return add_unknown_input(c, name);
   if (c->planning && PyTuple_Check(value))
-    return add_shape(c, s, (size_t)place, value);
-  return add_input(c, s, (size_t)place, value);
+    return add_shape(c, s, (size_t)position, value);
+  return add_input(c, s, (size_t)position, value);
 }
 
-static bool add_named_inputs(call *c, const session *s, PyObject *feeds) {
+static bool add_named_inputs(python_call *c, const session *s,
+                             PyObject *feeds) {
   PyObject *name, *value;
   Py_ssize_t at = 0;
   while (feeds && PyDict_Next(feeds, &at, &name, &value)) {
-    if (c->n_in == c->cap_in) {  // reading a value runs code of its own
+    if (c->n_in == c->cap_in) {  // reading a value may run Python code
       PyErr_SetString(PyExc_RuntimeError, "input_feed grew while it was read");
       return false;
     }
@@ -300,29 +305,31 @@ static bool add_named_inputs(call *c, const session *s, PyObject *feeds) {
   return true;
 }
 
-static const char *output_name(call *c, const session *s, PyObject *name) {
-  Py_ssize_t place = place_of(s->output_index, name);
-  if (place >= 0) return s->outputs[place].name;
-  return PyErr_Occurred() ? NULL : foreign_name(c, name);
+static const char *output_name(python_call *c, const session *s,
+                               PyObject *name) {
+  Py_ssize_t position = position_of(s->output_index, name);
+  if (position >= 0) return s->outputs[position].name;
+  return PyErr_Occurred() ? NULL : unknown_name(c, name);
 }
 
-// One that is asked for again is computed once.
-static void add_output(call *c, const char *name) {
+// An output that is requested several times is computed once.
+static void add_output(python_call *c, const char *name) {
   size_t i = 0;
   while (i < c->n_out && c->out[i].name != name) i++;
   if (i == c->n_out) c->out[c->n_out++].name = name;
-  c->where[c->n_asked++] = i;
+  c->result_index[c->n_requested++] = i;
 }
 
-static void add_all_outputs(call *c, const session *s) {
-  c->n_out = c->n_asked = s->n_outputs;
+static void add_all_outputs(python_call *c, const session *s) {
+  c->n_out = c->n_requested = s->n_outputs;
   for (size_t i = 0; i < c->n_out; i++) {
     c->out[i].name = s->outputs[i].name;
-    c->where[i] = i;
+    c->result_index[i] = i;
   }
 }
 
-static bool add_outputs(call *c, const session *s, PyObject *names, size_t n) {
+static bool add_outputs(python_call *c, const session *s, PyObject *names,
+                        size_t n) {
   if (!names) add_all_outputs(c, s);
   for (size_t i = 0; names && i < n; i++) {
     PyObject *name = PySequence_GetItem(names, (Py_ssize_t)i);
@@ -350,8 +357,8 @@ static void add_step(void *user, const limber_step *t) {
   Py_XDECREF(row);
 }
 
-// Steps are made as they are told, so other Python threads wait meanwhile.
-static bool call_profile(call *c, const session *s) {
+// The callback creates Python objects, so the GIL is held during the run.
+static bool call_profile(python_call *c, const session *s) {
   limber_status st =
       (c->explain ? limber_session_explain : limber_session_profile)(
           s->limber, c->in, c->n_in, c->out, c->n_out, add_step, c->steps);
@@ -359,7 +366,7 @@ static bool call_profile(call *c, const session *s) {
   return !PyErr_Occurred();
 }
 
-static bool call_run(call *c, const session *s) {
+static bool call_run(python_call *c, const session *s) {
   limber_status st;
   if (c->steps) return call_profile(c, s);
   Py_BEGIN_ALLOW_THREADS;
@@ -369,42 +376,43 @@ static bool call_run(call *c, const session *s) {
   return !st || lb_raise(lb_python.run_errors, st);
 }
 
-// Equal to the one that is in the list already.
-static PyObject *result_again(const call *c, PyObject *list, size_t i) {
+// Returns a copy of the result that is in the list already.
+static PyObject *copy_result(const python_call *c, PyObject *list, size_t i) {
   size_t first = 0;
-  while (c->where[first] != c->where[i]) first++;
+  while (c->result_index[first] != c->result_index[i]) first++;
   PyObject *array = PyList_GetItem(list, (Py_ssize_t)first);
   return PyObject_CallMethod(array, "copy", NULL);
 }
 
-static PyObject *call_results(call *c, const session *s) {
-  PyObject *list = PyList_New((Py_ssize_t)c->n_asked);
-  size_t made = 0;
-  for (size_t i = 0; list && i < c->n_asked; i++) {
-    PyObject *array = c->where[i] < made
-                          ? result_again(c, list, i)
-                          : lb_array_new(&c->out[made++], s->runtime);
+static PyObject *call_results(python_call *c, const session *s) {
+  PyObject *list = PyList_New((Py_ssize_t)c->n_requested);
+  size_t n_taken = 0;
+  for (size_t i = 0; list && i < c->n_requested; i++) {
+    PyObject *array = c->result_index[i] < n_taken
+                          ? copy_result(c, list, i)
+                          : lb_array_new(&c->out[n_taken++], s->runtime);
     if (!array || PyList_SetItem(list, (Py_ssize_t)i, array)) Py_CLEAR(list);
   }
   return list;
 }
 
-// `names` may be NULL: all outputs. `place` are inputs by position, `feeds` by
-// name; each may be NULL. `how` has the steps and options of the call.
-static PyObject *run(const session *s, PyObject *names, PyObject *place,
-                     PyObject *feeds, const call *how) {
+// `names` may be NULL: all outputs. `position` are inputs by position, `feeds`
+// by name; each may be NULL. `how` holds the steps and options of the call.
+static PyObject *run(const session *s, PyObject *names, PyObject *position,
+                     PyObject *feeds, const python_call *how) {
   Py_ssize_t wanted = names ? PySequence_Size(names) : (Py_ssize_t)s->n_outputs;
-  Py_ssize_t placed = place ? PyTuple_Size(place) : 0;
+  Py_ssize_t n_positional = position ? PyTuple_Size(position) : 0;
   Py_ssize_t named = feeds ? PyDict_Size(feeds) : 0;
   if (wanted < 0) return NULL;
   PyObject *results = NULL;
-  call c;
-  if (!call_init(&c, (size_t)(placed + named), (size_t)wanted)) return NULL;
+  python_call c;
+  if (!call_init(&c, (size_t)(n_positional + named), (size_t)wanted))
+    return NULL;
   c.steps = how->steps;
   c.explain = how->explain;
   c.options = how->options;
-  for (Py_ssize_t i = 0; i < placed; i++)
-    if (!add_input(&c, s, (size_t)i, PyTuple_GetItem(place, i))) goto done;
+  for (Py_ssize_t i = 0; i < n_positional; i++)
+    if (!add_input(&c, s, (size_t)i, PyTuple_GetItem(position, i))) goto done;
   if (add_named_inputs(&c, s, feeds) &&
       add_outputs(&c, s, names, (size_t)wanted) && call_run(&c, s))
     results = call_results(&c, s);
@@ -415,7 +423,7 @@ done:
 }
 
 static PyObject *run_named(const session *s, PyObject *names, PyObject *feeds,
-                           const call *how) {
+                           const python_call *how) {
   if (!PyDict_Check(feeds)) {
     PyErr_Format(PyExc_TypeError,
                  "input_feed must be a dict of names and arrays, not %R",
@@ -430,7 +438,7 @@ static PyObject *run_named(const session *s, PyObject *names, PyObject *feeds,
   return some < 0 ? NULL : run(s, some ? names : NULL, NULL, feeds, how);
 }
 
-// timeout=None is none, and timeout=0 is over before it begins.
+// timeout=None means no limit; timeout=0 has expired before the run begins.
 static bool read_timeout(PyObject *value, double *out) {
   if (!value || value == Py_None) return true;
   *out = PyFloat_AsDouble(value);
@@ -439,15 +447,15 @@ static bool read_timeout(PyObject *value, double *out) {
   return true;
 }
 
-// What options of ONNX Runtime's say, unless the call itself says it. *keep is
-// a new reference, or NULL.
-static bool read_cancel(PyObject *value, PyObject *options, PyObject **keep,
+// Reads the flag of the call, or else that of ONNX Runtime's run options. *refs
+// is a new reference or NULL.
+static bool read_cancel(PyObject *value, PyObject *options, PyObject **refs,
                         const limber_cancel **out) {
   if (value && value != Py_None) return lb_cancel_read(value, out);
   if (!options || options == Py_None) return true;
-  *keep = PyObject_GetAttrString(options, "_cancel");
-  if (*keep) return lb_cancel_read(*keep, out);
-  PyErr_Clear();  // options of another kind have no say
+  *refs = PyObject_GetAttrString(options, "_cancel");
+  if (*refs) return lb_cancel_read(*refs, out);
+  PyErr_Clear();  // other kinds of options are ignored
   return true;
 }
 
@@ -456,7 +464,7 @@ static PyObject *session_run(PyObject *self, PyObject *args,
   static char *parameters[] = {"output_names", "input_feed", "run_options",
                                "timeout",      "cancel",     NULL};
   PyObject *names, *feeds, *options = NULL, *timeout = NULL, *cancel = NULL;
-  PyObject *keep = NULL, *results = NULL;
+  PyObject *refs = NULL, *results = NULL;
   limber_run_options o = LIMBER_RUN_OPTIONS_INIT;
   const session *s = opened(self);
   if (!s ||
@@ -464,12 +472,12 @@ static PyObject *session_run(PyObject *self, PyObject *args,
                                    &names, &feeds, &options, &timeout, &cancel))
     return NULL;
   if (read_timeout(timeout, &o.timeout) &&
-      read_cancel(cancel, options, &keep, &o.cancel)) {
+      read_cancel(cancel, options, &refs, &o.cancel)) {
     bool plain = o.timeout == 0 && !o.cancel;
-    call how = {.options = plain ? NULL : &o};
+    python_call how = {.options = plain ? NULL : &o};
     results = run_named(s, names, feeds, &how);
   }
-  Py_XDECREF(keep);
+  Py_XDECREF(refs);
   return results;
 }
 
@@ -482,7 +490,7 @@ static PyObject *list_steps(PyObject *self, PyObject *args, PyObject *keywords,
                                          &names, &feeds))
     return NULL;
   PyObject *steps = PyList_New(0);
-  call how = {.steps = steps, .explain = explain};
+  python_call how = {.steps = steps, .explain = explain};
   PyObject *results = steps ? run_named(s, names, feeds, &how) : NULL;
   if (!results) Py_CLEAR(steps);
   Py_XDECREF(results);
@@ -502,7 +510,7 @@ static PyObject *session_explain(PyObject *self, PyObject *args,
 static PyObject *session_call(PyObject *self, PyObject *args,
                               PyObject *keywords) {
   const session *s = opened(self);
-  call how = {0};
+  python_call how = {0};
   PyObject *results = s ? run(s, NULL, args, keywords, &how) : NULL;
   if (!results || s->n_outputs != 1) return results;
   PyObject *only = PyList_GetItem(results, 0);
@@ -511,7 +519,7 @@ static PyObject *session_call(PyObject *self, PyObject *args,
   return only;
 }
 
-// -- asking ------------------------------------------------------------------
+// -- descriptions and statistics ---------------------------------------------
 
 static PyObject *dims_of(const limber_value_info *info) {
   if (info->rank < 0) Py_RETURN_NONE;
@@ -615,7 +623,7 @@ static PyObject *session_counters(PyObject *self, PyObject *unused) {
 static PyObject *session_plan(PyObject *self, PyObject *feeds) {
   const session *s = opened(self);
   limber_plan_info info = {.size = sizeof info};
-  call c;
+  python_call c;
   if (!s) return NULL;
   if (!PyDict_Check(feeds)) {
     PyErr_Format(PyExc_TypeError, "plan takes a dict, not %R", feeds);
@@ -725,51 +733,52 @@ static PyMethodDef methods[] = {
      "run(output_names, input_feed, run_options=None, *, timeout=None,\n"
      "    cancel=None)\n\n"
      "Runs the model on a dict of names and arrays; returns a list of arrays,\n"
-     "one for each of output_names (None: all outputs). Only the outputs that\n"
-     "are asked for are computed. Other Python threads go on meanwhile.\n\n"
+     "one for each of output_names (None: all outputs). Only the requested\n"
+     "outputs are computed. Other Python threads can run meanwhile.\n\n"
      "After timeout seconds, or when cancel (a limber.Cancel) is triggered, "
      "the\n"
      "run ends before its next step and raises limber.Cancelled, which says\n"
      "how far it got."},
     {"trim", session_trim, METH_NOARGS,
      "trim()\n\n"
-     "Gives back the memory that runs keep for runs to come; returns how many\n"
-     "bytes. It falls back by itself after 128 runs that filled less than\n"
-     "half of it."},
+     "Frees the memory that is kept for later runs, and returns the number of\n"
+     "bytes. It is also freed after 128 runs that filled less than half of\n"
+     "it."},
     {"profile", (PyCFunction)(void (*)(void))session_profile,
      METH_VARARGS | METH_KEYWORDS,
      "profile(output_names, input_feed)\n\n"
-     "Runs the model and returns a list of its steps, a dict each: name, op,\n"
-     "tier (host, pack, reusable, specialised or fused), kernel, rows, cols,\n"
+     "Runs the model and returns a list of its steps as dicts: name, op, tier\n"
+     "(reference, pack, reusable, specialised or fused), kernel, rows, cols,\n"
      "k, len, outer, bytes, flops, start_ns, end_ns, and reason: why that\n"
-     "tier."},
+     "tier was used."},
     {"explain", (PyCFunction)(void (*)(void))session_explain,
      METH_VARARGS | METH_KEYWORDS,
      "explain(output_names, input_feed)\n\n"
-     "The same, and then the nodes that took no step: skipped is True, and\n"
-     "reason says why; pass names the pass that removed a node when the model\n"
-     "was loaded, or is None."},
+     "Does the same as profile, then lists the nodes that needed no step:\n"
+     "skipped is True, and reason says why; pass names the graph pass that\n"
+     "removed a node when the model was loaded, or is None."},
     {"plan", session_plan, METH_O,
      "plan(input_feed)\n\n"
-     "Decides how inputs of these shapes would be run, and runs nothing. A\n"
-     "tuple of sizes stands for an input; where contents decide shapes, give\n"
-     "an array. Returns a dict: steps, how many of them are kernels, and the\n"
-     "nodes that are left because only data can tell how they go on."},
+     "Plans a run for inputs of these shapes, without running it. An input is\n"
+     "a tuple of sizes, or an array where shapes depend on its contents.\n"
+     "Returns a dict: steps, kernels (the steps that are kernels), and\n"
+     "nodes_left (the nodes after the first point where the plan depends on\n"
+     "data)."},
     {"settle", session_settle, METH_O,
      "settle(seconds)\n\n"
-     "Compiles what the plans that exist still lack, and waits for it; run\n"
-     "never does. Does nothing where LIMBER_JIT=off."},
+     "Compiles the kernels that existing plans still need, and waits at most\n"
+     "that long for them; run never waits. Does nothing if LIMBER_JIT=off."},
     {"record_shapes", session_record, METH_O,
      "record_shapes(path)\n\n"
-     "Notes from now on which shapes runs have, and how often, in a small "
-     "text\n"
-     "file that warm and `limber warm --shapes-file` take. It is written "
-     "every\n"
-     "few seconds and when the model goes. None: no more."},
+     "Records from now on which shapes runs have, and how often, in a small\n"
+     "text file that warm and `limber warm --shapes-file` read. The file is\n"
+     "written every few seconds and when the model is closed. None: stop\n"
+     "recording."},
     {"flush_events", session_flush, METH_NOARGS,
      "flush_events()\n\n"
-     "Waits until `event` was called with all that was decided until now."},
-    {"dump", session_dump, METH_NOARGS, "The graph as text, one line a node."},
+     "Waits until `event` has been called for all decisions up to now."},
+    {"dump", session_dump, METH_NOARGS,
+     "Returns the graph as text, with one line for each node."},
     {"_input_rows", session_input_rows, METH_NOARGS, NULL},
     {"_output_rows", session_output_rows, METH_NOARGS, NULL},
     {"_model_info", session_model_info, METH_NOARGS, NULL},

@@ -4,7 +4,7 @@
     model = limber.load("model.onnx")       # a path, or bytes
     y = model(x)                            # or model.run(["y"], {"x": x})
 
-InferenceSession is the same model behind ONNX Runtime's interface.
+InferenceSession is the same model with ONNX Runtime's interface.
 """
 
 import atexit
@@ -15,7 +15,7 @@ from limber._errors import (Cancelled, DeviceError, Error, FileError,
 from limber._events import Event
 from limber._limber import (Cancel, cache_stats, explain_miss,
                             get_cache_capacity, metrics, set_cache_capacity)
-from limber._limber import _silence
+from limber._limber import _stop_events
 from limber._limber import version as __version__
 from limber._model import Model, Stats, ValueInfo, load
 from limber._session import (ExecutionMode, GraphOptimizationLevel,
@@ -23,7 +23,7 @@ from limber._session import (ExecutionMode, GraphOptimizationLevel,
                              SessionOptions, get_available_providers,
                              get_device)
 
-atexit.register(_silence)
+atexit.register(_stop_events)
 
 __all__ = [
     "load", "Model", "Stats", "ValueInfo", "Cancel", "Event",

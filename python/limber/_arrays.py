@@ -1,4 +1,4 @@
-"""Between Python's values and the arrays that the C half can read."""
+"""Converts Python values into arrays that the C extension can read."""
 
 import functools
 
@@ -6,8 +6,9 @@ import numpy as np
 
 
 @functools.cache
-def brain_dtype():
-    """numpy's dtype for bfloat16: that of ml_dtypes; uint16 without it."""
+def bfloat16_dtype():
+    """The numpy dtype for bfloat16: that of ml_dtypes, or uint16 if ml_dtypes
+    is not installed."""
     try:
         import ml_dtypes
     except ImportError:
@@ -16,12 +17,13 @@ def brain_dtype():
 
 
 def numpy_dtype(name):
-    return brain_dtype() if name == "bfloat16" else np.dtype(name)
+    return bfloat16_dtype() if name == "bfloat16" else np.dtype(name)
 
 
 def to_array(value, dtype):
-    """A dense array in native byte order. An array keeps its dtype; lists and
-    Python's numbers get the one that is wanted, if it can hold them."""
+    """Returns `value` as a dense array in native byte order. An array keeps
+    its dtype; lists and Python numbers are converted to `dtype` if it can hold
+    them."""
     if hasattr(value, "dtype") or hasattr(value, "__array__"):
         array = np.asarray(value)
     else:
@@ -44,6 +46,6 @@ def from_python(value, dtype):
     return array.astype(wanted) if fits else array
 
 
-def as_brain(array):
-    """An array of two opaque bytes each, seen as bfloat16."""
-    return array.view(brain_dtype())
+def as_bfloat16(array):
+    """Returns a view of an array of two-byte elements as bfloat16."""
+    return array.view(bfloat16_dtype())

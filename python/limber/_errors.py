@@ -1,15 +1,15 @@
-"""What Limber raises: subclasses of Error, each also what Python would raise.
-"""
+"""The exceptions of Limber: subclasses of Error, each of which is also a
+subclass of the built-in exception for the same problem."""
 
 
 class Error(Exception):
-    """Base of all; `code` is the status of the C interface."""
+    """The base class; `code` is the name of the C interface's status."""
 
     code = None
 
 
 class InvalidModel(Error, ValueError):
-    """The model is not sound."""
+    """The model is invalid."""
 
     code = "invalid"
 
@@ -21,7 +21,7 @@ class InvalidArgument(Error, ValueError):
 
 
 class Unsupported(Error, NotImplementedError):
-    """Sound, but not something Limber does."""
+    """The model or the argument is valid, but Limber does not support it."""
 
     code = "unsupported"
 
@@ -31,7 +31,7 @@ class OutOfMemory(Error, MemoryError):
 
 
 class FileError(Error, OSError):
-    """A file cannot be read."""
+    """A file cannot be read or written."""
 
     code = "io"
 
@@ -45,12 +45,12 @@ class Cancelled(Error, RuntimeError):
 
 
 class InternalError(Error, RuntimeError):
-    """A bug of Limber's."""
+    """A bug in Limber."""
 
     code = "internal"
 
 
-# By limber_status: while loading a model, and afterwards.
+# Exception classes by limber_status: while loading a model, and afterwards.
 _OTHERS = (Unsupported, OutOfMemory, FileError, DeviceError, Cancelled,
            InternalError)
 MODEL = (None, InvalidModel, *_OTHERS)

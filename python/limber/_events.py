@@ -1,17 +1,17 @@
-"""What a listener to events is called with."""
+"""The argument of event callbacks."""
 
 from typing import NamedTuple
 
 
 class Event(NamedTuple):
-    """Something that was decided; docs/deployment.md lists names and reasons.
-    Times are of the monotonic clock, as time.monotonic_ns has it."""
+    """One decision of the engine; docs/deployment.md lists all names and
+    reasons. Times are those of the monotonic clock, as time.monotonic_ns."""
 
-    name: str  # what: "kernel_published"
+    name: str  # what happened: "kernel_published"
     reason: str  # why: "threshold_reached"
-    reason_text: str  # the same in words
-    text: str  # what it is about: a kernel, shapes; or ""
-    value: int  # bytes, or how many; 0: none
+    reason_text: str  # the reason as a phrase
+    text: str  # the subject: a kernel, shapes, a file; or ""
+    value: int  # a number of bytes or a count; 0: none
     start_ns: int
-    end_ns: int
-    thread: int  # that decided it, as the system numbers it
+    end_ns: int  # equal to start_ns if the event has no duration
+    thread: int  # the system's id of the thread that decided

@@ -1,18 +1,18 @@
-"""limber.load and what it returns."""
+"""limber.load and the Model class."""
 
 import os
 from typing import NamedTuple
 
 from limber import _limber
 
-# ONNX Runtime's names of tensor types, by Limber's names of dtypes.
+# ONNX Runtime's names of tensor types, by Limber's dtype names.
 TYPES = {"float32": "float", "float64": "double"}
 
 
 class ValueInfo(NamedTuple):
-    """An input or an output. `shape` has an int for each dim that is fixed, a
-    str for a symbol or an expression, None for a size without a name; it is
-    None where not even the number of dims is known before a run."""
+    """An input or an output of a model. `shape` is a list with an int for each
+    fixed dim, a str for a symbol or an expression, and None for an unnamed
+    size. It is None if the number of dims is not known before a run."""
 
     name: str
     dtype: str
@@ -25,7 +25,7 @@ class ValueInfo(NamedTuple):
 
 
 class Stats(NamedTuple):
-    """What a model did so far, and what it holds now."""
+    """Statistics of a model, of its threads' runtime and of the process."""
 
     runs: int
     plans_built: int
@@ -33,25 +33,26 @@ class Stats(NamedTuple):
     plans: int
     plan_bytes: int
     arena_bytes: int
-    kernels_requested: int  # of all sessions that share these threads
-    kernels: int  # compiled, in this process
-    packed_bytes: int  # of weights, laid out for kernels
+    kernels_requested: int  # by all sessions that share these threads
+    kernels: int  # kernels compiled in this process
+    packed_bytes: int  # of weights packed for kernels
     prefer_reusable_kernels: bool
     prefer_reusable_from: str  # "session", "environment" or "build"
-    kernels_specialised: int  # of those wanted: they take more than divisibility
-                          # of sizes for granted
-    kernels_failed: int
-    kernels_pending: int  # wanted, and none but the library's is there
-    kernels_queued: int  # of these, those in the compiler's queue or hands
-    worker_failures: int  # crashes, hangs and bad answers of limber-jit
-    compile_us_on_callers: int  # in threads that run: 0, always
-    kernels_on_trial: int  # to be timed against what they replaced
-    kernels_kept: int  # after that
-    kernels_demoted: int  # after that: slower, and not used
+    kernels_specialised: int  # requested kernels that assume more about sizes
+                              # than divisibility
+    kernels_failed: int  # kernels that could not be compiled
+    kernels_pending: int  # requested kernels that a built-in kernel or a cover
+                          # still replaces
+    kernels_queued: int  # those of them that are queued or being compiled
+    worker_failures: int  # crashes, hangs and invalid responses of limber-jit
+    compile_us_on_callers: int  # compile time on threads that run: always 0
+    kernels_on_trial: int  # being timed against the code that they replaced
+    kernels_kept: int  # kept after such a trial
+    kernels_demoted: int  # slower in such a trial, and no longer used
 
     @property
     def settled(self):
-        """All that plans asked for is there, or cannot be had."""
+        """Whether every requested kernel is compiled, or cannot be."""
         return self.kernels_pending == 0
 
 
@@ -68,7 +69,7 @@ def value_infos(rows):
 
 
 def source_of(path_or_bytes):
-    """(bytes, whether they are the model itself or its path)"""
+    """Returns (bytes, True) for a model in memory, (path, False) for a file."""
     if isinstance(path_or_bytes, bytes):
         return path_or_bytes, True
     if isinstance(path_or_bytes, (bytearray, memoryview)):
@@ -77,14 +78,14 @@ def source_of(path_or_bytes):
 
 
 def preference(on):
-    """As the C API has it: None leaves it to others."""
+    """Returns the option of the C API: 1, -1, or 0 for None (unset)."""
     return 0 if on is None else 1 if on else -1
 
 
 def warm(session, shapes, seconds=60):
-    """Plans the model at each of `shapes`, dicts as plan takes them, or those
-    of a file that record_shapes made, and compiles what these plans need;
-    waits at most `seconds` for that."""
+    """Plans the model for each of `shapes`, then compiles the kernels that the
+    plans need and waits at most `seconds` for them. `shapes` is a list of dicts
+    as in plan(), or the path of a file written by record_shapes()."""
     if isinstance(shapes, (str, bytes, os.PathLike)):
         session._warm_file(shapes, seconds)
         return
@@ -97,21 +98,22 @@ class Model(_limber.Session):
     """A loaded model. Any number of threads may run it at once."""
 
     def __init__(self, path_or_bytes, *, threads=0, optimize=True,
-                 copy_weights=False, memory_limit=0, loop_limit=0, folder=None,
+                 copy_weights=False, memory_limit=0, loop_limit=0, directory=None,
                  deterministic=False, prefer_reusable_kernels=None,
                  compile=None, compile_ops=None, event=None, load_warmup=True,
                  reference=False):
         source, in_memory = source_of(path_or_bytes)
-        if folder is not None:
-            folder = os.fsdecode(folder)
+        if directory is not None:
+            directory = os.fsdecode(directory)
         super().__init__(source, in_memory, threads=threads, optimize=optimize,
                          copy_weights=copy_weights, memory_limit=memory_limit,
-                         loop_limit=loop_limit, folder=folder,
+                         loop_limit=loop_limit, directory=directory,
                          deterministic=deterministic,
                          prefer_reusable_kernels=preference(
                              prefer_reusable_kernels),
                          compile=compile, compile_ops=compile_ops,
-                         event=event, load_warmup=load_warmup, reference=reference)
+                         event=event, load_warmup=load_warmup,
+                         reference=reference)
         self.inputs = value_infos(self._input_rows())
         self.outputs = value_infos(self._output_rows())
 
@@ -121,7 +123,7 @@ class Model(_limber.Session):
         return Stats(**self._counters())
 
     def info(self):
-        """What the file says of itself, as a dict."""
+        """Returns the metadata of the model file as a dict."""
         return self._model_info()
 
     def __repr__(self):
@@ -132,38 +134,40 @@ class Model(_limber.Session):
 
 
 def load(path_or_bytes, **options):
-    """Loads an ONNX model, from a path or from bytes.
+    """Loads an ONNX model from a path or from bytes.
 
-    The weights are used where they lie: a file stays mapped, bytes are kept.
+    Weights are not copied: a file stays mapped, and bytes stay referenced.
 
-    threads: a pool of its own with that many; 0 shares one for the process.
-    optimize=False leaves the graph as it is in the file.
-    copy_weights=True reads the file, which may then change.
-    memory_limit: bytes of values in one run; loop_limit: turns of a Loop
-    or Scan, with those of the loops inside it.
-    folder: where external data of a model in bytes lies.
-    deterministic=True: the same bits whichever kernels compute a result; what
-    needs a compiler to be fast may stay slow.
-    prefer_reusable_kernels=True: few kernels that serve every shape; False:
-    those that fit best; None: as the environment or the build says.
-    compile: when better kernels are compiled, "background" (while requests
-    run, beside them: the default) or "settle" (when settle asks for it).
-    compile_ops: for what, "all" or "critical" (convolutions, products,
-    softmax).
-    event: is called with a limber.Event for every decision, by a thread of its
-    own: no run waits for it. It must not use the model.
-    load_warmup=False: loading plans and runs nothing. Otherwise it does so once,
-    at small sizes and on zeros, so that the first request is a fast one, and
-    kernels that serve any request can be compiled before it.
-    reference=True: every operator runs by its reference implementation, in
-    plain C, and no kernel is used or compiled: to compare with.
+    threads: the model gets a thread pool of this size; 0: it shares the pool
+    of the process.
+    optimize=False: do not run graph passes; keep the graph of the file.
+    copy_weights=True: read the file into memory; the file may change then.
+    memory_limit: maximum bytes for the values of one run.
+    loop_limit: maximum number of iterations of a Loop or Scan, those of nested
+    loops included.
+    directory: the directory of external data, for a model given as bytes.
+    deterministic=True: results are bitwise identical whichever kernels compute
+    them; operators that are fast only when compiled may stay slow.
+    prefer_reusable_kernels=True: use few kernels that serve every shape; False:
+    use the fastest ones; None: as the environment or the build says.
+    compile: when kernels are compiled: "background" (the default: in a separate
+    process, while requests run) or "settle" (only when settle() is called).
+    compile_ops: which kernels are compiled: "all" or "critical" (only
+    convolution, matmul and softmax kernels).
+    event: a callable that receives a limber.Event for every decision, on a
+    thread of its own, so that no run waits for it. It must not use the model.
+    load_warmup=False: do not warm up. Otherwise loading plans and runs the
+    model once, with small guessed sizes and zeros, so that the first request is
+    fast, and kernels that every request needs can be compiled before it.
+    reference=True: every operator runs on its reference implementation in plain
+    C, and no kernel is used or compiled; for comparing results.
 
-    Sessions of a process share kernels and the compiler, whatever their
-    threads: each kernel is compiled once. The most eager session that wants a
-    kernel decides when.
+    All sessions of a process share kernels and the compiler, whatever their
+    threads: each kernel is compiled once. The most eager session that needs a
+    kernel decides when it is compiled.
 
-    A model is called with its inputs, by position or by name, and returns an
+    A model is called with its inputs, by position or by name. It returns an
     array, or a list of arrays if it has several outputs. model.run(names,
-    feeds) returns a list of the outputs asked for.
+    feeds) returns a list of the requested outputs.
     """
     return Model(path_or_bytes, **options)

@@ -1,4 +1,4 @@
-"""ONNX Runtime's interface: InferenceSession and what goes with it."""
+"""ONNX Runtime's interface: InferenceSession and related classes."""
 
 import enum
 import warnings
@@ -15,7 +15,8 @@ LOG_LEVELS = [4, 3, 2, 1, 1]
 
 
 class GraphOptimizationLevel(enum.IntEnum):
-    """Limber simplifies or it does not: every level but the first is one."""
+    """Limber either runs its graph passes or does not: all levels but
+    ORT_DISABLE_ALL mean the same."""
 
     ORT_DISABLE_ALL = 0
     ORT_ENABLE_BASIC = 1
@@ -25,7 +26,8 @@ class GraphOptimizationLevel(enum.IntEnum):
 
 
 class ExecutionMode(enum.IntEnum):
-    """Accepted; Limber runs one node after the other, each on all threads."""
+    """Accepted without effect: Limber runs one node after the other, each on
+    all threads."""
 
     ORT_SEQUENTIAL = 0
     ORT_PARALLEL = 1
@@ -49,13 +51,15 @@ class Options:
 
 
 class SessionOptions(Options):
-    """intra_op_num_threads: a pool of its own with that many threads; 0 shares
-    one pool for the process. log_severity_level: 0 verbose to 4 fatal, -1 what
-    LIMBER_LOG says. graph_optimization_level: ORT_DISABLE_ALL leaves the graph
-    as it is. memory_limit, loop_limit, event, load_warmup: as limber.load has
-    them; use_deterministic_compute is its deterministic, and
-    prefer_reusable_kernels as it has that. The others, and entries of
-    configuration, are accepted and change nothing."""
+    """Options of an InferenceSession.
+
+    intra_op_num_threads: the session gets a thread pool of this size; 0: it
+    shares the pool of the process. log_severity_level: 0 (verbose) to 4
+    (fatal); -1: as LIMBER_LOG says. graph_optimization_level: ORT_DISABLE_ALL
+    leaves the graph unchanged. memory_limit, loop_limit, event, load_warmup and
+    prefer_reusable_kernels: as in limber.load. use_deterministic_compute:
+    `deterministic` of limber.load. All other options, and configuration
+    entries, are accepted without effect."""
 
     known = {
         "intra_op_num_threads": 0,
@@ -88,8 +92,9 @@ class SessionOptions(Options):
 
 
 class RunOptions(Options):
-    """terminate = True, set by any thread, ends the runs that have these
-    options. The others are accepted and change nothing."""
+    """Options of a run. Setting terminate = True, on any thread, cancels the
+    runs that have these options. All other options are accepted without
+    effect."""
 
     known = {"log_severity_level": -1, "log_verbosity_level": 0, "logid": "",
              "terminate": False}
@@ -148,8 +153,9 @@ def session_keywords(options):
 
 
 class InferenceSession(_limber.Session):
-    """A loaded model behind ONNX Runtime's interface. Providers other than the
-    CPU's are a warning; provider_options and the like are accepted."""
+    """A loaded model with ONNX Runtime's interface. Providers other than
+    CPUExecutionProvider cause a warning; provider_options, disabled_optimizers
+    and enable_fallback are accepted without effect."""
 
     warm = warm
 

@@ -1,4 +1,4 @@
-// api/api_test.c -- the public functions, as a program would use them.
+// api/api_test.c -- tests the public functions as a program would use them.
 #include <limber/limber.h>
 #include <pthread.h>
 
@@ -23,7 +23,7 @@ typedef struct fixture {
   limber_runtime *runtime;
   limber_session *session;
   char log[1024];
-  int live, most;  // tensors of the allocator
+  int live, most;  // tensors of the allocator: now, and at most
 } fixture;
 
 static void keep_line(void *user, int level, const char *line) {
@@ -85,8 +85,8 @@ static limber_tensor input(const char *name, int64_t n) {
                          .bytes = sizeof ones};
 }
 
-static void refused(limber_status got, limber_status want,
-                    const char *message) {
+static void expect_rejected(limber_status got, limber_status want,
+                            const char *message) {
   assert_int_equal(got, want);
   assert_string_equal(limber_last_error(), message);
 }
@@ -111,7 +111,7 @@ static void inputs_and_outputs_are_found_by_name_or_position(void **state) {
   limber_tensor_free(&out[0]);
   limber_tensor_free(&out[1]);
   limber_tensor_free(&first);
-  limber_tensor_free(&first);  // once more does nothing
+  limber_tensor_free(&first);  // freeing twice has no effect
 }
 
 static void a_name_may_be_listed_twice(void **state) {
@@ -138,7 +138,7 @@ static void a_name_may_be_listed_twice(void **state) {
   lb_strbuf_fini(&model.b);
 }
 
-static void a_run_can_be_bounded(void **state) {
+static void a_run_can_have_a_timeout_and_be_cancelled(void **state) {
   fixture *f = *state;
   limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)}, out = {0};
   limber_run_options o = LIMBER_RUN_OPTIONS_INIT;
@@ -154,20 +154,21 @@ static void a_run_can_be_bounded(void **state) {
   assert_int_equal(limber_session_run(f->session, in, 2, &out, 1, &o),
                    LIMBER_CANCELLED);
   assert_non_null(strstr(limber_last_error(), "the run was cancelled after"));
-  assert_non_null(strstr(limber_last_error(), "0 of 1 steps behind it"));
+  assert_non_null(strstr(limber_last_error(), "after 0 of 1 steps"));
   assert_null(out.data);
   limber_cancel_reset(cancel);
   o.timeout = -1;
   assert_int_equal(limber_session_run(f->session, in, 2, &out, 1, &o),
                    LIMBER_CANCELLED);
-  assert_non_null(strstr(limber_last_error(), "the run's time was over"));
+  assert_non_null(strstr(limber_last_error(), "the run's deadline passed"));
   o.timeout = __builtin_nan("");
-  refused(limber_session_run(f->session, in, 2, &out, 1, &o), LIMBER_INVALID,
-          "timeout: not a number");
+  expect_rejected(limber_session_run(f->session, in, 2, &out, 1, &o),
+                  LIMBER_INVALID, "timeout: not a number");
   o = (limber_run_options){0};
-  refused(limber_session_run(f->session, in, 2, &out, 1, &o), LIMBER_INVALID,
-          "limber_run_options: set its field size to "
-          "sizeof(limber_run_options)");
+  expect_rejected(limber_session_run(f->session, in, 2, &out, 1, &o),
+                  LIMBER_INVALID,
+                  "limber_run_options: set its field size to "
+                  "sizeof(limber_run_options)");
   o = (limber_run_options){.size = sizeof o, .memory_limit = 1};
   assert_int_equal(limber_session_run(f->session, in, 2, &out, 1, &o),
                    LIMBER_OOM);
@@ -188,7 +189,7 @@ static limber_stats stats_with(fixture *f, int prefer) {
   return stats;
 }
 
-// Those of the fixture say nothing, so the environment or the build does.
+// The fixture does not set the option, so the environment or build decides.
 static void a_session_may_prefer_reusable_kernels(void **state) {
   fixture *f = *state;
   limber_session_options o = LIMBER_SESSION_OPTIONS_INIT;
@@ -201,12 +202,13 @@ static void a_session_may_prefer_reusable_kernels(void **state) {
   assert_string_equal(stats.prefer_reusable_from, "session");
   assert_string_not_equal(stats_with(f, 0).prefer_reusable_from, "session");
   o.prefer_reusable_kernels = 2;
-  refused(limber_session_open_memory(f->runtime, f->model.b.data,
-                                     f->model.b.len, &o, &s),
-          LIMBER_INVALID, "prefer_reusable_kernels: 2 is none of -1, 0 and 1");
+  expect_rejected(limber_session_open_memory(f->runtime, f->model.b.data,
+                                             f->model.b.len, &o, &s),
+                  LIMBER_INVALID,
+                  "prefer_reusable_kernels: 2 is not -1, 0 or 1");
 }
 
-static void the_capacity_is_the_process_s(void **state) {
+static void the_cache_capacity_belongs_to_the_process(void **state) {
   fixture *f = *state;
   uint64_t first, now;
   assert_int_equal(limber_get_cache_capacity(&first), LIMBER_OK);
@@ -224,7 +226,7 @@ static void the_capacity_is_the_process_s(void **state) {
   (void)f;
 }
 
-static void caches_are_counted_and_told(void **state) {
+static void cache_statistics_are_reported(void **state) {
   fixture *f = *state;
   limber_cache_stats s = {.size = sizeof s}, before = {.size = sizeof before};
   limber_runtime_info i = {.size = sizeof i};
@@ -247,13 +249,13 @@ static void caches_are_counted_and_told(void **state) {
   assert_int_equal(limber_runtime_describe(f->runtime, &i), LIMBER_OK);
   assert_int_equal(i.threads, 2);
   assert_true(*i.isa);
-  refused(limber_get_cache_stats(f->runtime, &(limber_cache_stats){0}),
-          LIMBER_INVALID,
-          "limber_cache_stats: set its field size to "
-          "sizeof(limber_cache_stats)");
+  expect_rejected(limber_get_cache_stats(f->runtime, &(limber_cache_stats){0}),
+                  LIMBER_INVALID,
+                  "limber_cache_stats: set its field size to "
+                  "sizeof(limber_cache_stats)");
 }
 
-static void trimming_leaves_nothing_behind(void **state) {
+static void trimming_frees_all_unused_memory(void **state) {
   fixture *f = *state;
   limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)},
                 out = {.name = "twice"};
@@ -265,25 +267,25 @@ static void trimming_leaves_nothing_behind(void **state) {
   assert_true(limber_session_trim(f->session) == 0);
 }
 
-static void outputs_land_in_the_callers_memory(void **state) {
+static void outputs_are_written_to_the_callers_memory(void **state) {
   fixture *f = *state;
-  float room[8] = {0};
+  float buffer[8] = {0};
   limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)};
-  limber_tensor out = {.name = "sum", .data = room, .bytes = sizeof room};
+  limber_tensor out = {.name = "sum", .data = buffer, .bytes = sizeof buffer};
   assert_int_equal(limber_session_run(f->session, in, 2, &out, 1, NULL),
                    LIMBER_OK);
-  assert_ptr_equal(out.data, room);
+  assert_ptr_equal(out.data, buffer);
   assert_null(out.owner);
   assert_int_equal(out.bytes, 24);
-  assert_true(room[5] == 2 && room[6] == 0);
+  assert_true(buffer[5] == 2 && buffer[6] == 0);
   out.bytes = 23;
   assert_int_equal(limber_session_run(f->session, in, 2, &out, 1, NULL),
                    LIMBER_INVALID);
   assert_non_null(strstr(limber_last_error(), "24 bytes"));
-  limber_tensor_free(&out);  // not Limber's: nothing happens
+  limber_tensor_free(&out);  // no effect: Limber did not allocate it
 }
 
-static void an_output_that_is_used_again_is_freed_once(void **state) {
+static void a_reused_output_is_freed_once(void **state) {
   fixture *f = *state;
   limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)}, out = {0};
   assert_int_equal(limber_session_run(f->session, in, 2, &out, 1, NULL),
@@ -294,10 +296,10 @@ static void an_output_that_is_used_again_is_freed_once(void **state) {
                    LIMBER_OK);
   assert_ptr_equal(out.data, data);
   assert_ptr_equal(out.owner, f->runtime);
-  limber_tensor_free(&out);  // tear_down counts what is left
+  limber_tensor_free(&out);  // tear_down checks for leaks
 }
 
-static void bytes_of_an_output_without_data_mean_nothing(void **state) {
+static void bytes_of_an_output_without_data_are_ignored(void **state) {
   fixture *f = *state;
   limber_session_options o = LIMBER_SESSION_OPTIONS_INIT;
   limber_session *s;
@@ -335,63 +337,64 @@ static void inputs_without_elements_need_no_memory(void **state) {
   limber_tensor_free(&out);
 }
 
-// -- mistakes ----------------------------------------------------------------
+// -- errors ------------------------------------------------------------------
 
-static void wrong_inputs_are_told_exactly(void **state) {
+static void errors_of_wrong_inputs_are_exact(void **state) {
   limber_session *s = ((fixture *)*state)->session;
   limber_tensor out = {0};
   limber_tensor in[3] = {input("x", 2), input("x", 2), input(NULL, 2)};
-  refused(limber_session_run(s, in, 1, &out, 1, NULL), LIMBER_INVALID,
-          "missing input 'y' (float32[n,3])");
-  refused(limber_session_run(s, in, 2, &out, 1, NULL), LIMBER_INVALID,
-          "input 'x' was given twice");
+  expect_rejected(limber_session_run(s, in, 1, &out, 1, NULL), LIMBER_INVALID,
+                  "missing input 'y' (float32[n,3])");
+  expect_rejected(limber_session_run(s, in, 2, &out, 1, NULL), LIMBER_INVALID,
+                  "input 'x' was given twice");
   in[1] = input("y", 2);
-  refused(limber_session_run(s, in, 3, &out, 1, NULL), LIMBER_INVALID,
-          "input 2 was given by position, but the model has only 2");
+  expect_rejected(limber_session_run(s, in, 3, &out, 1, NULL), LIMBER_INVALID,
+                  "input 2 was given by position, but the model has only 2");
   in[1] = input("z", 2);
-  refused(limber_session_run(s, in, 2, &out, 1, NULL), LIMBER_INVALID,
-          "the model has no input 'z'; its inputs are 'x', 'y'");
+  expect_rejected(limber_session_run(s, in, 2, &out, 1, NULL), LIMBER_INVALID,
+                  "the model has no input 'z'; its inputs are 'x', 'y'");
   in[1] = input("y", 2);
   in[1].bytes = 23;
-  refused(limber_session_run(s, in, 2, &out, 1, NULL), LIMBER_INVALID,
-          "input 'y': float32[2,3] takes 24 bytes, data has 23");
+  expect_rejected(limber_session_run(s, in, 2, &out, 1, NULL), LIMBER_INVALID,
+                  "input 'y': float32[2,3] needs 24 bytes, data has 23");
   in[1].data = NULL;
-  refused(limber_session_run(s, in, 2, &out, 1, NULL), LIMBER_INVALID,
-          "input 'y': data is NULL, and dims ask for 24 bytes");
+  expect_rejected(limber_session_run(s, in, 2, &out, 1, NULL), LIMBER_INVALID,
+                  "input 'y': data is NULL, but its dims need 24 bytes");
   in[1] = input("y", 2);
   in[1].rank = 13;
-  refused(limber_session_run(s, in, 2, &out, 1, NULL), LIMBER_INVALID,
-          "input 'y': rank 13 is not in 0 to 12");
+  expect_rejected(limber_session_run(s, in, 2, &out, 1, NULL), LIMBER_INVALID,
+                  "input 'y': rank 13 is not in 0 to 12");
   in[1] = input("y", 2);
   in[1].dtype = (limber_dtype)99;
-  refused(limber_session_run(s, in, 2, &out, 1, NULL), LIMBER_INVALID,
-          "input 'y': 99 is not a dtype");
+  expect_rejected(limber_session_run(s, in, 2, &out, 1, NULL), LIMBER_INVALID,
+                  "input 'y': 99 is not a dtype");
   in[1] = input("y", -2);
   assert_int_equal(limber_session_run(s, in, 2, &out, 1, NULL), LIMBER_INVALID);
   in[1] = input("y", INT64_MAX);
   assert_int_equal(limber_session_run(s, in, 2, &out, 1, NULL), LIMBER_INVALID);
 }
 
-static void wrong_outputs_are_told_exactly(void **state) {
+static void errors_of_wrong_outputs_are_exact(void **state) {
   limber_session *s = ((fixture *)*state)->session;
   limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)};
   limber_tensor out[3] = {{.name = "z"}};
-  refused(limber_session_run(s, in, 2, out, 1, NULL), LIMBER_INVALID,
-          "the model has no output 'z'; its outputs are 'sum', 'twice'");
+  expect_rejected(
+      limber_session_run(s, in, 2, out, 1, NULL), LIMBER_INVALID,
+      "the model has no output 'z'; its outputs are 'sum', 'twice'");
   out[0].name = out[1].name = "sum";
-  refused(limber_session_run(s, in, 2, out, 2, NULL), LIMBER_INVALID,
-          "output 'sum' was asked for twice");
-  refused(limber_session_run(s, in, 2, out, 3, NULL), LIMBER_INVALID,
-          "the model has 2 outputs, 3 were asked for");
+  expect_rejected(limber_session_run(s, in, 2, out, 2, NULL), LIMBER_INVALID,
+                  "output 'sum' was requested twice");
+  expect_rejected(limber_session_run(s, in, 2, out, 3, NULL), LIMBER_INVALID,
+                  "the model has 2 outputs, 3 were requested");
 }
 
-static void bad_options_are_refused(void **state) {
+static void invalid_options_are_rejected(void **state) {
   (void)state;
   limber_runtime *r;
   limber_runtime_options o = LIMBER_RUNTIME_OPTIONS_INIT;
   o.threads = -1;
-  refused(limber_runtime_create(&o, &r), LIMBER_INVALID,
-          "threads: -1 is not in 0 to 1024");
+  expect_rejected(limber_runtime_create(&o, &r), LIMBER_INVALID,
+                  "threads: -1 is not in 0 to 1024");
   assert_null(r);
   o = (limber_runtime_options){0};
   assert_int_equal(limber_runtime_create(&o, &r), LIMBER_INVALID);
@@ -403,15 +406,15 @@ static void bad_options_are_refused(void **state) {
   assert_null(s);
   how = (limber_session_options)LIMBER_SESSION_OPTIONS_INIT;
   how.deterministic = 2;
-  refused(limber_session_open_memory(NULL, "", 0, &how, &s), LIMBER_INVALID,
-          "deterministic: 2 is neither 0 nor 1");
+  expect_rejected(limber_session_open_memory(NULL, "", 0, &how, &s),
+                  LIMBER_INVALID, "deterministic: 2 is neither 0 nor 1");
   how = (limber_session_options)LIMBER_SESSION_OPTIONS_INIT;
   how.load_warmup = 1;
-  refused(limber_session_open_memory(NULL, "", 0, &how, &s), LIMBER_INVALID,
-          "load_warmup: 1 is neither 0 nor -1");
+  expect_rejected(limber_session_open_memory(NULL, "", 0, &how, &s),
+                  LIMBER_INVALID, "load_warmup: 1 is neither 0 nor -1");
 }
 
-static void what_is_no_model_is_refused(void **state) {
+static void bytes_that_are_not_a_model_are_rejected(void **state) {
   (void)state;
   limber_session *s;
   limber_survey *survey;
@@ -443,7 +446,7 @@ static void each_thread_has_its_own_error(void **state) {
   assert_non_null(strstr(limber_last_error(), "/here.onnx"));
 }
 
-// -- asking ------------------------------------------------------------------
+// -- descriptions ------------------------------------------------------------
 
 static void a_session_describes_its_model(void **state) {
   fixture *f = *state;
@@ -467,7 +470,7 @@ static void a_session_describes_its_model(void **state) {
   limber_string_free(text);
 }
 
-static void a_wrong_declared_dim_is_one_warning(void **state) {
+static void a_wrong_declared_dim_causes_one_warning(void **state) {
   fixture *f = *state;
   limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)}, out = {0};
   for (int i = 0; i < 3; i++) {
@@ -516,17 +519,17 @@ static void a_plan_needs_no_data_and_serves_the_run_after_it(void **state) {
   assert_int_equal(s.runs, 1);
 }
 
-static void wrong_shapes_are_refused_by_planning_too(void **state) {
+static void planning_rejects_wrong_shapes(void **state) {
   fixture *f = *state;
   limber_tensor in[2] = {input("x", 2), input("y", 4)};
   in[0].data = in[1].data = NULL;
-  refused(limber_session_plan(f->session, in, 2, NULL), LIMBER_INVALID,
-          "`n`: 2 from `x`, 4 from `y`");
-  refused(limber_session_plan(f->session, in, 1, NULL), LIMBER_INVALID,
-          "missing input 'y' (float32[n,3])");
+  expect_rejected(limber_session_plan(f->session, in, 2, NULL), LIMBER_INVALID,
+                  "`n`: 2 from `x`, 4 from `y`");
+  expect_rejected(limber_session_plan(f->session, in, 1, NULL), LIMBER_INVALID,
+                  "missing input 'y' (float32[n,3])");
 }
 
-// y = Reshape(x, shape), and z = NonZero(y), whose dims only data can tell.
+// y = Reshape(x, shape), and z = NonZero(y), whose dims depend on data.
 static pb reshape_model(void) {
   pb g = {0};
   pb_msg(&g, 1, pb_node("Reshape", "to", "x,shape", "y"));
@@ -539,7 +542,7 @@ static pb reshape_model(void) {
   return pb_model(g, 17);
 }
 
-static void contents_that_decide_shapes_are_asked_for(void **state) {
+static void planning_requires_contents_that_decide_shapes(void **state) {
   (void)state;
   pb m = reshape_model();
   limber_session *s;
@@ -549,8 +552,9 @@ static void contents_that_decide_shapes_are_asked_for(void **state) {
   limber_tensor in[2] = {{.dtype = LIMBER_F32, .rank = 1, .dims = {6}},
                          {.dtype = LIMBER_I64, .rank = 1, .dims = {2}}};
   limber_plan_info info = {.size = sizeof info};
-  refused(limber_session_plan(s, in, 2, &info), LIMBER_INVALID,
-          "the contents of input 'shape' decide shapes: a plan needs them");
+  expect_rejected(
+      limber_session_plan(s, in, 2, &info), LIMBER_INVALID,
+      "the contents of input 'shape' decide shapes: a plan needs them");
   in[1].data = shape;
   assert_int_equal(limber_session_plan(s, in, 2, &info), LIMBER_OK);
   assert_int_equal(info.steps, 1);
@@ -565,14 +569,14 @@ static void count_step(void *user, const limber_step *step) {
   assert_true(step->end_ns >= step->start_ns);
   assert_true(step->bytes > 0);
   // The library may have been built without kernels.
-  bool host = !strcmp(step->tier, "reference");
-  assert_true(host || !strcmp(step->tier, "pack"));
-  assert_int_equal(step->kernel[0] == 0, host);
+  bool is_reference = !strcmp(step->tier, "reference");
+  assert_true(is_reference || !strcmp(step->tier, "pack"));
+  assert_int_equal(step->kernel[0] == 0, is_reference);
   counts[0] += !strcmp(step->op, "Add");
   counts[1]++;
 }
 
-static void a_profile_tells_each_step_and_gives_the_results(void **state) {
+static void a_profile_reports_each_step_and_returns_the_results(void **state) {
   fixture *f = *state;
   limber_tensor in[2] = {input(NULL, 2), input(NULL, 2)};
   limber_tensor out[2] = {{0}}, again[2] = {{0}};
@@ -593,23 +597,24 @@ static void a_profile_tells_each_step_and_gives_the_results(void **state) {
   }
 }
 
-static void a_failed_profile_tells_nothing(void **state) {
+static void a_failed_profile_reports_no_steps(void **state) {
   fixture *f = *state;
   limber_tensor in[1] = {input("x", 2)}, out[2] = {{0}};
   int counts[2] = {0};
-  refused(limber_session_profile(f->session, in, 1, out, 2, count_step, counts),
-          LIMBER_INVALID, "missing input 'y' (float32[n,3])");
+  expect_rejected(
+      limber_session_profile(f->session, in, 1, out, 2, count_step, counts),
+      LIMBER_INVALID, "missing input 'y' (float32[n,3])");
   assert_int_equal(counts[1], 0);
 }
 
-static void a_runtime_has_the_threads_asked_for(void **state) {
+static void a_runtime_has_the_requested_threads(void **state) {
   assert_int_equal(limber_runtime_threads(((fixture *)*state)->runtime), 2);
   assert_true(limber_runtime_threads(NULL) >= 1);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
-// Tensors that a run allocated are their holder's, until the runtime ends.
+// Tensors that a run allocated stay valid until the runtime is destroyed.
 static void outputs_outlive_their_session(void **state) {
   fixture *f = *state;
   limber_tensor in[] = {input("x", 2), input("y", 2)};
@@ -634,31 +639,31 @@ int main(void) {
       TEST(inputs_and_outputs_are_found_by_name_or_position),
       TEST(outputs_outlive_their_session),
       cmocka_unit_test(a_name_may_be_listed_twice),
-      TEST(a_run_can_be_bounded),
+      TEST(a_run_can_have_a_timeout_and_be_cancelled),
       TEST(a_session_may_prefer_reusable_kernels),
-      TEST(the_capacity_is_the_process_s),
-      TEST(caches_are_counted_and_told),
-      TEST(trimming_leaves_nothing_behind),
-      TEST(outputs_land_in_the_callers_memory),
-      TEST(an_output_that_is_used_again_is_freed_once),
-      TEST(bytes_of_an_output_without_data_mean_nothing),
+      TEST(the_cache_capacity_belongs_to_the_process),
+      TEST(cache_statistics_are_reported),
+      TEST(trimming_frees_all_unused_memory),
+      TEST(outputs_are_written_to_the_callers_memory),
+      TEST(a_reused_output_is_freed_once),
+      TEST(bytes_of_an_output_without_data_are_ignored),
       TEST(outputs_outlive_the_session),
       TEST(inputs_without_elements_need_no_memory),
-      TEST(wrong_inputs_are_told_exactly),
-      TEST(wrong_outputs_are_told_exactly),
-      cmocka_unit_test(bad_options_are_refused),
-      cmocka_unit_test(what_is_no_model_is_refused),
+      TEST(errors_of_wrong_inputs_are_exact),
+      TEST(errors_of_wrong_outputs_are_exact),
+      cmocka_unit_test(invalid_options_are_rejected),
+      cmocka_unit_test(bytes_that_are_not_a_model_are_rejected),
       cmocka_unit_test(each_thread_has_its_own_error),
       TEST(a_session_describes_its_model),
-      cmocka_unit_test_setup_teardown(a_wrong_declared_dim_is_one_warning,
+      cmocka_unit_test_setup_teardown(a_wrong_declared_dim_causes_one_warning,
                                       set_up_wrong, tear_down),
       TEST(runs_and_plans_are_counted),
       TEST(a_plan_needs_no_data_and_serves_the_run_after_it),
-      TEST(wrong_shapes_are_refused_by_planning_too),
-      cmocka_unit_test(contents_that_decide_shapes_are_asked_for),
-      TEST(a_profile_tells_each_step_and_gives_the_results),
-      TEST(a_failed_profile_tells_nothing),
-      TEST(a_runtime_has_the_threads_asked_for),
+      TEST(planning_rejects_wrong_shapes),
+      cmocka_unit_test(planning_requires_contents_that_decide_shapes),
+      TEST(a_profile_reports_each_step_and_returns_the_results),
+      TEST(a_failed_profile_reports_no_steps),
+      TEST(a_runtime_has_the_requested_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

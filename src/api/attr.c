@@ -29,7 +29,7 @@ static limber_status append(limber_attr *a, const lb_post *post) {
   if (a->n_post == LIMBER_MAX_POST_OPS)
     return lb_report(lb_error(LB_UNSUPPORTED,
                               "post-operations: there are %d already, which is "
-                              "all there may be",
+                              "the limit",
                               LIMBER_MAX_POST_OPS),
                      NULL);
   a->post[a->n_post++] = *post;
@@ -39,8 +39,8 @@ static limber_status append(limber_attr *a, const lb_post *post) {
 static limber_status wrong_alg(int alg, const char *what) {
   const char *name = limber_alg_name(alg);
   return lb_report(
-      name ? lb_error(LB_INVALID, "alg: %s is not of %s", name, what)
-           : lb_error(LB_INVALID, "alg: %d is not of %s", alg, what),
+      name ? lb_error(LB_INVALID, "alg: %s is not an alg of %s", name, what)
+           : lb_error(LB_INVALID, "alg: %d is not an alg of %s", alg, what),
       NULL);
 }
 

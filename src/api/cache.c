@@ -1,5 +1,4 @@
-// api/cache.c -- the byte budget of this process, and the public functions
-// about it.
+// api/cache.c -- the byte budget of the process and its public functions.
 #include "api/cache.h"
 
 #include <stdlib.h>
@@ -35,7 +34,7 @@ uint64_t lb_cache_first_capacity(const lb_log *log) {
   if (lb_bytes_parse(text, &bytes)) return bytes;
   lb_log_line(log, LB_LOG_WARN,
               "LIMBER_CACHE_CAPACITY=%s is ignored: it must be a number of "
-              "bytes, or of K, M or G",
+              "bytes, with an optional suffix K, M or G",
               text);
   return DEFAULT_CAPACITY;
 }

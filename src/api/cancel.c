@@ -1,4 +1,4 @@
-// api/cancel.c -- ending runs: the handle, and a run's options.
+// api/cancel.c -- the cancellation flag, and the conversion of run options.
 #include <math.h>
 #include <stdlib.h>
 
@@ -30,15 +30,15 @@ int limber_cancel_triggered(const limber_cancel *cancel) {
   return atomic_load(&cancel->triggered);
 }
 
-// The end of time for what would be later.
+// Clamps the deadline, so that a large timeout does not overflow.
 static int64_t deadline_after(int64_t now, double seconds) {
-  const double most = 1e9;  // seconds: more than thirty years
+  const double most = 1e9;  // seconds, more than thirty years
   if (seconds < 0) return now;
   return now + (int64_t)((seconds < most ? seconds : most) * 1e9);
 }
 
-lb_status lb_how_read(const limber_run_options *options, lb_run_limits *bound,
-                      lb_run_how *how) {
+lb_status lb_run_options_read(const limber_run_options *options,
+                              lb_run_limits *limits, lb_run_how *how) {
   limber_run_options o;
   *how = (lb_run_how){0};
   if (!options) return LB_OK;
@@ -47,12 +47,12 @@ lb_status lb_how_read(const limber_run_options *options, lb_run_limits *bound,
   if ((uintptr_t)o.scratch % LB_SCRATCH_ALIGN)
     return lb_error(LB_INVALID, "scratch: must be aligned to %d bytes",
                     LB_SCRATCH_ALIGN);
-  *bound = (lb_run_limits){.start_ns = lb_clock_ns(),
-                           .memory_limit = (size_t)o.memory_limit};
-  if (o.cancel) bound->cancelled = &o.cancel->triggered;
+  *limits = (lb_run_limits){.start_ns = lb_clock_ns(),
+                            .memory_limit = (size_t)o.memory_limit};
+  if (o.cancel) limits->cancelled = &o.cancel->triggered;
   if (o.timeout != 0)
-    bound->deadline_ns = deadline_after(bound->start_ns, o.timeout);
-  *how = (lb_run_how){.bound = bound,
+    limits->deadline_ns = deadline_after(limits->start_ns, o.timeout);
+  *how = (lb_run_how){.limits = limits,
                       .scratch = o.scratch,
                       .scratch_bytes = (size_t)o.scratch_bytes,
                       .lends = o.scratch != NULL};

@@ -1,11 +1,11 @@
-// api/describe.c -- inputs and outputs in words: dims as text.
+// api/describe.c -- inputs and outputs of a model as text.
 #include "api/describe.h"
 
 #include <string.h>
 
-#define MANY 20  // names in one message
+#define MANY 20  // maximum number of names in one message
 
-// A dim with a nameless symbol in it says no more than "?".
+// A dim that contains an unnamed symbol is shown as "?".
 static lb_status describe_dim(lb_arena *arena, lb_dim d, const char **out) {
   lb_strbuf text = {0};
   lb_dim_print(d, &text);

@@ -1,4 +1,4 @@
-// api/env.c -- variables of the environment that choose among words.
+// api/env.c -- environment variables that choose one of two words.
 #include "api/env.h"
 
 #include <stdlib.h>

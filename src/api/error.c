@@ -1,7 +1,8 @@
-// api/error.c -- from a status to a code and this thread's message.
+// api/error.c -- converts a status into a public code and the message of the
+// calling thread.
 //
-// The message lies in a buffer of the thread's own, so that telling of a
-// failure cannot fail. A longer one is cut.
+// The message is stored in a fixed thread-local buffer, so that reporting a
+// failure cannot fail itself. A longer message is truncated.
 #include "api/error.h"
 
 #include <stdio.h>
@@ -12,7 +13,7 @@
 static _Thread_local char last_error[4096];
 
 #define SAME(public, code) \
-  _Static_assert((int)(public) == (int)(code), "codes are one to one")
+  _Static_assert((int)(public) == (int)(code), "codes are equal")
 SAME(LIMBER_OK, LB_CODE_OK);
 SAME(LIMBER_INVALID, LB_INVALID);
 SAME(LIMBER_UNSUPPORTED, LB_UNSUPPORTED);
@@ -25,7 +26,7 @@ SAME(LIMBER_INTERNAL, LB_INTERNAL);
 static void remember(lb_code code, const char *message, const char *where) {
   const size_t cap = sizeof last_error;
   int n = code == LB_INTERNAL
-              ? snprintf(last_error, cap, "%s (a bug of Limber's, at %s)",
+              ? snprintf(last_error, cap, "%s (a bug in Limber, at %s)",
                          message, where)
               : snprintf(last_error, cap, "%s", message);
   if (n >= (int)cap) memcpy(last_error + cap - sizeof CUT, CUT, sizeof CUT);

@@ -1,4 +1,4 @@
-// api/event_test.c -- a program that listens to what is decided.
+// api/event_test.c -- tests the event callback.
 #include <limber/limber.h>
 
 #include "onnx/model_test.h"
@@ -23,7 +23,7 @@ static void hear(void *user, const limber_event *e) {
   assert_true(*e->reason_text && e->thread > 0);
 }
 
-// The i-th event of that name; fails where there are fewer.
+// Returns the i-th event of that name; fails if there are fewer.
 static int find(const heard *h, const char *name, int i) {
   for (int k = 0; k < h->n; k++)
     if (!strcmp(h->list[k].name, name) && i-- == 0) return k;
@@ -36,7 +36,7 @@ static void was(const heard *h, const char *name, int i, const char *reason,
   int k = find(h, name, i);
   assert_string_equal(h->list[k].reason, reason);
   if (!strstr(h->list[k].text, text))
-    fail_msg("%s: %s lacks: %s", name, h->list[k].text, text);
+    fail_msg("%s: %s does not contain: %s", name, h->list[k].text, text);
   assert_true(h->list[k].end_ns >= h->list[k].start_ns);
 }
 
@@ -99,7 +99,7 @@ static limber_status run(fixture *f, int64_t n, const limber_run_options *o) {
   return st;
 }
 
-static void plans_and_runs_are_told(void **state) {
+static void plans_and_runs_emit_events(void **state) {
   fixture *f = *state;
   const heard *h = &f->heard;
   assert_int_equal(run(f, 3, NULL), LIMBER_OK);
@@ -113,7 +113,7 @@ static void plans_and_runs_are_told(void **state) {
   was(h, "run_ended", 1, "done", "x=5");
 }
 
-static void runs_that_fail_or_end_early_are_told(void **state) {
+static void failed_and_cancelled_runs_emit_events(void **state) {
   fixture *f = *state;
   const heard *h = &f->heard;
   limber_run_options o = LIMBER_RUN_OPTIONS_INIT;
@@ -126,7 +126,7 @@ static void runs_that_fail_or_end_early_are_told(void **state) {
   o.timeout = 0;
   o.cancel = cancel;
   assert_int_equal(run(f, 3, &o), LIMBER_CANCELLED);
-  was(h, "run_cancelled", 1, "cancelled", "with 0 of 1 steps");
+  was(h, "run_cancelled", 1, "cancelled", "after 0 of 1 steps");
   o.cancel = NULL;
   o.memory_limit = 1;
   assert_int_equal(run(f, 3, &o), LIMBER_OOM);
@@ -134,7 +134,7 @@ static void runs_that_fail_or_end_early_are_told(void **state) {
   limber_cancel_destroy(cancel);
 }
 
-static void memory_that_is_given_back_is_told(void **state) {
+static void trimmed_memory_emits_an_event(void **state) {
   fixture *f = *state;
   assert_int_equal(run(f, 3, NULL), LIMBER_OK);
   uint64_t bytes = limber_session_trim(f->session);
@@ -157,9 +157,9 @@ static void all_names_can_be_listed(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(plans_and_runs_are_told),
-      TEST(runs_that_fail_or_end_early_are_told),
-      TEST(memory_that_is_given_back_is_told),
+      TEST(plans_and_runs_emit_events),
+      TEST(failed_and_cancelled_runs_emit_events),
+      TEST(trimmed_memory_emits_an_event),
       cmocka_unit_test(all_names_can_be_listed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-// api/found.c -- what the process found around it.
+// api/found.c -- the environment that the process detected.
 #include <stdlib.h>
 #include <unistd.h>
 

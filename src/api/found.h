@@ -1,4 +1,4 @@
-// api/found.h -- what the process found around it, in words; see
+// api/found.h -- the environment that the process detected, as text, for
 // limber_runtime_describe.
 #ifndef LB_API_FOUND_H
 #define LB_API_FOUND_H
@@ -6,12 +6,13 @@
 #include "api/jit.h"
 
 typedef struct lb_found {
-  lb_strbuf isa;     // what kernels may use
-  lb_strbuf worker;  // path of the compiler; empty: LIMBER_JIT=off
-  lb_strbuf store;   // folder of kernels on disk; empty: there is none
+  lb_strbuf isa;     // the instruction set that kernels may use
+  lb_strbuf worker;  // path of limber-jit; empty: LIMBER_JIT=off
+  lb_strbuf store;   // directory of the kernel store; empty: none
 } lb_found;
 
-lb_status lb_found_init(lb_found *f, const lb_kernels *k);  // fini in any case
+// The caller calls lb_found_fini even if this fails.
+lb_status lb_found_init(lb_found *f, const lb_kernels *k);
 void lb_found_fini(lb_found *f);
 
 #endif

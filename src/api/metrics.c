@@ -1,5 +1,5 @@
-// api/metrics.c -- what the caches did: as numbers, as Prometheus text, and why
-// something was not found.
+// api/metrics.c -- cache statistics as numbers and as Prometheus text, and
+// explanations of cache misses.
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 // -- numbers ------------------------------------------------------------------
 
-static void read_shelf(lb_lru *lru, limber_cache_stats *out) {
+static void read_lru(lb_lru *lru, limber_cache_stats *out) {
   lb_lru_stats s;
   lb_lru_count(lru, &s);
   out->capacity = s.capacity;
@@ -55,10 +55,10 @@ static void read_primitives(lb_cache *cache, limber_cache_stats *out) {
 
 static void read_worker(const lb_kernels *k, limber_layer_stats *out) {
   if (!k->service) return;
-  lb_kernel_builder_stats made = lb_service_count(k->service).made;
-  out->hits = made.compiled;
-  out->misses = made.refused;
-  out->build_us = made.build_us;
+  lb_kernel_builder_stats kernels = lb_service_count(k->service).kernels;
+  out->hits = kernels.compiled;
+  out->misses = kernels.compile_failures;
+  out->build_us = kernels.build_us;
 }
 
 static void read_store(lb_store *store, limber_layer_stats *out) {
@@ -78,7 +78,7 @@ static void read_store(lb_store *store, limber_layer_stats *out) {
 static void read_all(lb_shared *s, limber_cache_stats *out) {
   const lb_kernels *k = &s->kernels;
   *out = (limber_cache_stats){0};
-  read_shelf(&s->lru, out);
+  read_lru(&s->lru, out);
   if (k->slots) read_slots(k->slots, out);
   read_primitives(&s->primitives, out);
   if (k->store) read_store(k->store, &out->store);
@@ -111,20 +111,23 @@ typedef struct metric {
 
 #define FIELD(name) offsetof(limber_layer_stats, name)
 static const metric metrics[] = {
-    {"hits_total", "Found in this layer", FIELD(hits), false},
-    {"misses_total", "Asked for, and not there", FIELD(misses), false},
-    {"waits_total", "Waited for what another made", FIELD(waits), false},
-    {"insertions_total", "Put there", FIELD(insertions), false},
-    {"evictions_total", "Gone for want of room", FIELD(evictions), false},
-    {"corrupt_total", "Found broken, and dropped", FIELD(corrupt), false},
-    {"entries", "There now", FIELD(entries), true},
-    {"bytes", "That they take", FIELD(bytes), true},
-    {"build_microseconds_total", "Spent making", FIELD(build_us), false},
-    {"load_microseconds_total", "Spent reading", FIELD(load_us), false},
+    {"hits_total", "Lookups that hit this layer", FIELD(hits), false},
+    {"misses_total", "Lookups that missed this layer", FIELD(misses), false},
+    {"waits_total", "Lookups that waited for another thread or process",
+     FIELD(waits), false},
+    {"insertions_total", "Entries added", FIELD(insertions), false},
+    {"evictions_total", "Entries evicted", FIELD(evictions), false},
+    {"corrupt_total", "Entries found corrupt and dropped", FIELD(corrupt),
+     false},
+    {"entries", "Entries at present", FIELD(entries), true},
+    {"bytes", "Bytes of these entries", FIELD(bytes), true},
+    {"build_microseconds_total", "Time spent compiling and checking",
+     FIELD(build_us), false},
+    {"load_microseconds_total", "Time spent reading", FIELD(load_us), false},
 };
 
-static void put_head(const char *name, const char *help, bool gauge,
-                     lb_strbuf *out) {
+static void put_header(const char *name, const char *help, bool gauge,
+                       lb_strbuf *out) {
   lb_strbuf_printf(out,
                    "# HELP limber_cache_%s %s\n# TYPE limber_cache_%s %s\n",
                    name, help, name, gauge ? "gauge" : "counter");
@@ -132,7 +135,7 @@ static void put_head(const char *name, const char *help, bool gauge,
 
 static void put_metric(const metric *m, const layer *layers, size_t n,
                        lb_strbuf *out) {
-  put_head(m->name, m->help, m->gauge, out);
+  put_header(m->name, m->help, m->gauge, out);
   for (size_t i = 0; i < n; i++) {
     uint64_t value;
     memcpy(&value, (const char *)layers[i].stats + m->offset, sizeof value);
@@ -143,7 +146,7 @@ static void put_metric(const metric *m, const layer *layers, size_t n,
 
 static void put_gauge(const char *name, const char *help, uint64_t value,
                       lb_strbuf *out) {
-  put_head(name, help, true, out);
+  put_header(name, help, true, out);
   lb_strbuf_printf(out, "limber_cache_%s %" PRIu64 "\n", name, value);
 }
 
@@ -155,17 +158,18 @@ static void put_all(const limber_cache_stats *s, lb_strbuf *out) {
                           {"worker", &s->worker}};
   for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++)
     put_metric(&metrics[i], layers, sizeof layers / sizeof *layers, out);
-  put_gauge("capacity_bytes", "The budget of kernels and primitives",
+  put_gauge("capacity_bytes", "Byte budget for kernels and primitives",
             s->capacity, out);
-  put_gauge("kept_bytes", "Under that budget, of all runtimes", s->bytes, out);
-  put_gauge("retired_bytes", "Evicted, and perhaps still in use",
+  put_gauge("kept_bytes", "Bytes charged to the budget by all runtimes",
+            s->bytes, out);
+  put_gauge("retired_bytes", "Bytes of evicted entries that may be in use",
             s->retired_bytes, out);
-  put_gauge("slots", "Places of kernels", s->slots, out);
-  put_gauge("slot_bytes", "That these places take", s->slot_bytes, out);
+  put_gauge("slots", "Kernel slots, filled or empty", s->slots, out);
+  put_gauge("slot_bytes", "Bytes of these slots", s->slot_bytes, out);
 }
 
-// The text as the caller's; frees `text`.
-static lb_status hand_out(lb_strbuf *text, char **out) {
+// Copies the text into memory for the caller, and frees `text`.
+static lb_status copy_text(lb_strbuf *text, char **out) {
   lb_status st = lb_strbuf_status(text);
   *out = lb_failed(st) ? NULL : strdup(lb_strbuf_str(text));
   if (!lb_failed(st) && !*out) st = lb_oom();
@@ -182,10 +186,10 @@ limber_status limber_metrics(limber_runtime *runtime, char **out) {
   lb_strbuf text = {0};
   read_all(r->shared, &stats);
   put_all(&stats, &text);
-  return lb_report(hand_out(&text, out), &r->log);
+  return lb_report(copy_text(&text, out), &r->log);
 }
 
-// -- why ----------------------------------------------------------------------
+// -- misses -------------------------------------------------------------------
 
 limber_status limber_explain_miss(limber_runtime *runtime, char **out) {
   limber_runtime *r;
@@ -200,5 +204,5 @@ limber_status limber_explain_miss(limber_runtime *runtime, char **out) {
     lb_strbuf_puts(&text, "\n");
   lb_strbuf_puts(&text, lb_strbuf_str(&more));
   lb_strbuf_fini(&more);
-  return lb_report(hand_out(&text, out), &r->log);
+  return lb_report(copy_text(&text, out), &r->log);
 }

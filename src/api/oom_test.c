@@ -1,7 +1,7 @@
-// api/oom_test.c -- every allocation of a load and of a run fails once: each
-// time the answer is LIMBER_OOM or the right result, and nothing is lost (the
-// leaks are AddressSanitizer's to find). The linker puts these functions in
-// place of the C library's (CMakeLists.txt).
+// api/oom_test.c -- lets every allocation of a load and of a run fail once.
+// Each time the result is LIMBER_OOM or correct, and nothing leaks (which
+// AddressSanitizer checks). The linker replaces the C library's allocation
+// functions by those of this file (CMakeLists.txt).
 #include <limber/limber.h>
 
 #include "base/testdir.h"
@@ -9,7 +9,7 @@
 
 // -- allocations that fail ----------------------------------------------------
 
-static long countdown = -1;  // of allocations that go well; -1: all do
+static long countdown = -1;  // allocations until one fails; -1: none fails
 
 static bool fails(void) { return countdown >= 0 && countdown-- == 0; }
 
@@ -36,7 +36,7 @@ int __wrap_posix_memalign(void **out, size_t align, size_t n) {
   return fails() ? 12 : __real_posix_memalign(out, align, n);
 }
 
-// -- a model with something of everything -------------------------------------
+// -- a model with many kinds of operators -------------------------------------
 
 static void add_shapes(pb *g) {
   static const int64_t zero[] = {0}, two[] = {2, 2};
@@ -48,7 +48,7 @@ static void add_shapes(pb *g) {
   pb_attr_int(&cat, "axis", 0);
   pb_msg(g, 1, cat);
   pb_msg(g, 1, pb_node("Reshape", "re", "r,target", "cube"));
-  pb_msg(g, 1, pb_node("Transpose", "tr", "cube", "turned"));
+  pb_msg(g, 1, pb_node("Transpose", "tr", "cube", "transposed"));
   pb_msg(g, 1, pb_node("NonZero", "nz", "r", "places"));
   pb_msg(g, 5, pb_int64s("zero", 1, zero));
   pb_msg(g, 5, pb_int64s("two", 2, two));
@@ -56,7 +56,7 @@ static void add_shapes(pb *g) {
 
 static void add_bodies(pb *g) {
   static const float none[] = {0};
-  pb loop = pb_node("Loop", "loop", "turns,-,x", "last,all");
+  pb loop = pb_node("Loop", "loop", "trips,-,x", "last,all");
   pb_attr_graph(
       &loop, "body",
       pb_graph("i,c,v", pb_node("Add", "double", "v,v", "vv"), "c,vv,vv"));
@@ -76,30 +76,30 @@ static void add_bodies(pb *g) {
 static pb new_model(void) {
   static const float w[16] = {1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1};
   static const int64_t square[] = {4, 4};
-  static const char *const outputs[] = {"turned", "places", "last", "all", "z"};
+  static const char *const outputs[] = {"transposed", "places", "last", "all",
+                                        "z"};
   pb g = {0}, weight = pb_tensor("w", T_FLOAT, 2, square);
   pb_raw(&weight, 9, w, sizeof w);
   pb_msg(&g, 5, weight);
   add_shapes(&g);
   add_bodies(&g);
   pb_msg(&g, 11, pb_value("x", T_FLOAT, "n,4"));
-  pb_msg(&g, 11, pb_value("turns", T_INT64, ""));
+  pb_msg(&g, 11, pb_value("trips", T_INT64, ""));
   for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++)
     pb_msg(&g, 12, pb_value(outputs[i], i == 1 ? T_INT64 : T_FLOAT, NULL));
   return pb_model(g, 17);
 }
 
-// -- the test
-// -------------------------------------------------------------------
+// -- the tests ----------------------------------------------------------------
 
 enum { OUTPUTS = 5 };
 
 static limber_status run(limber_session *s) {
   float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
-  int64_t turns = 3;
+  int64_t iterations = 3;
   limber_tensor in[] = {
       {.dtype = LIMBER_F32, .rank = 2, .dims = {2, 4}, .data = x},
-      {.dtype = LIMBER_I64, .data = &turns}};
+      {.dtype = LIMBER_I64, .data = &iterations}};
   limber_tensor out[OUTPUTS] = {{0}};
   limber_status st = limber_session_run(s, in, 2, out, OUTPUTS, NULL);
   if (!st) {
@@ -130,7 +130,7 @@ static int set_up(void **state) {
   *state = f;
   f->model = new_model();
   limber_runtime_options o = LIMBER_RUNTIME_OPTIONS_INIT;
-  o.threads = 1;  // the countdown is not for two
+  o.threads = 1;  // the countdown works for one thread only
   o.log_level = LIMBER_LOG_ERROR;
   return limber_runtime_create(&o, &f->runtime) != LIMBER_OK;
 }
@@ -159,7 +159,7 @@ static void a_load_survives_every_failed_allocation(void **state) {
     }
     assert_int_equal(run(s), LIMBER_OK);
     limber_session_close(s);
-    if (reached) st = LIMBER_OOM;  // it did without
+    if (reached) st = LIMBER_OOM;  // it succeeded without the allocation
   }
   assert_int_equal(st, LIMBER_OK);
   assert_true(tries > 20);
@@ -176,7 +176,7 @@ static void a_run_survives_every_failed_allocation(void **state) {
     st = run(s);
     bool reached = countdown < 0;
     countdown = -1;
-    assert_int_equal(run(s), LIMBER_OK);  // the session is as it was
+    assert_int_equal(run(s), LIMBER_OK);  // the session still works
     limber_session_close(s);
     if (!st && reached) st = LIMBER_OOM;
   }
@@ -188,14 +188,14 @@ static void ignore_step(void *user, const limber_step *step) {
   (void)user, (void)step;
 }
 
-// All that is about shapes to come, and an explanation.
+// Plans, records and warms shapes, and explains a run.
 static limber_status look_ahead(limber_session *s, const char *path) {
   float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
-  int64_t turns = 3;
+  int64_t iterations = 3;
   limber_tensor in[] = {
       {.dtype = LIMBER_F32, .rank = 2, .dims = {2, 4}, .data = x},
-      {.dtype = LIMBER_I64, .data = &turns}};
-  limber_tensor out = {.name = "turned"};
+      {.dtype = LIMBER_I64, .data = &iterations}};
+  limber_tensor out = {.name = "transposed"};
   limber_status st = limber_session_record_shapes(s, path);
   if (!st) st = limber_session_explain(s, in, 2, &out, 1, ignore_step, NULL);
   limber_tensor_free(&out);
@@ -211,7 +211,7 @@ static limber_status look_ahead(limber_session *s, const char *path) {
   return st;
 }
 
-static void looking_ahead_survives_every_failed_allocation(void **state) {
+static void planning_and_warming_survive_every_failed_allocation(void **state) {
   fixture *f = *state;
   testdir dir;
   assert_int_equal(testdir_init(&dir), 0);
@@ -237,11 +237,11 @@ static void a_run_of_known_shapes_allocates_nothing(void **state) {
   fixture *f = *state;
   limber_session *s;
   float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
-  int64_t turns = 3;
+  int64_t iterations = 3;
   limber_tensor in[] = {
       {.dtype = LIMBER_F32, .rank = 2, .dims = {2, 4}, .data = x},
-      {.dtype = LIMBER_I64, .data = &turns}};
-  limber_tensor out = {.name = "turned"};
+      {.dtype = LIMBER_I64, .data = &iterations}};
+  limber_tensor out = {.name = "transposed"};
   const long many = 1 << 20;
   assert_int_equal(open_model(f->runtime, &f->model, &s), LIMBER_OK);
   for (int i = 0; i < 3; i++) {
@@ -256,7 +256,7 @@ static void a_run_of_known_shapes_allocates_nothing(void **state) {
   limber_session_close(s);
 }
 
-// Creates, executes, and takes the way through bytes.
+// Creates a primitive, executes it, and creates it again from its blob.
 static limber_status use_primitive(limber_runtime *r, int64_t rows) {
   float x[8] = {1, 2, 3, 4}, w[16] = {0}, y[4] = {1, 1, 1, 1};
   limber_primitive_desc d = {.size = sizeof d, .kind = LIMBER_MATMUL};
@@ -267,9 +267,9 @@ static limber_status use_primitive(limber_runtime *r, int64_t rows) {
   limber_attr *attr = NULL;
   void *blob = NULL;
   size_t size;
-  w[0] = (float)rows;  // never the one before
+  w[0] = (float)rows;  // different constants each time
   in[0].data = x;
-  in[1].data = y;  // that of the result: it is copied
+  in[1].data = y;  // the memory of the result, so it is copied
   d.in[0] = (limber_operand){
       .dtype = LIMBER_F32, .rank = 2, .dims = {LIMBER_RUNTIME_DIM, 4}};
   d.in[1] = (limber_operand){
@@ -300,7 +300,7 @@ static void a_primitive_survives_every_failed_allocation(void **state) {
     st = use_primitive(f->runtime, tries + 1);
     bool reached = countdown < 0;
     countdown = -1;
-    if (!st && reached) st = LIMBER_OOM;  // it did without
+    if (!st && reached) st = LIMBER_OOM;  // it succeeded without the allocation
   }
   if (st) print_error("%s\n", limber_last_error());
   assert_int_equal(st, LIMBER_OK);
@@ -313,7 +313,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(a_load_survives_every_failed_allocation),
       TEST(a_run_survives_every_failed_allocation),
-      TEST(looking_ahead_survives_every_failed_allocation),
+      TEST(planning_and_warming_survive_every_failed_allocation),
       TEST(a_run_of_known_shapes_allocates_nothing),
       TEST(a_primitive_survives_every_failed_allocation),
   };

@@ -1,4 +1,4 @@
-// api/options.c -- structs that start with their size, across versions.
+// api/options.c -- reads and writes public structs that start with their size.
 #include "api/options.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-// api/options_test.c
+// api/options_test.c -- tests structs that start with their size.
 #include "api/options.h"
 
 #include <setjmp.h>
@@ -32,9 +32,9 @@ static lb_code read_as_today(const void *in, today *out) {
   return code;
 }
 
-static void fields_an_older_program_lacks_are_zero(void **state) {
+static void fields_missing_in_an_older_program_are_zero(void **state) {
   (void)state;
-  // What lies behind the older struct must not be looked at.
+  // Bytes after the older struct must not be read.
   struct {
     older o;
     char after[64];
@@ -47,7 +47,7 @@ static void fields_an_older_program_lacks_are_zero(void **state) {
   assert_null(out.c);
 }
 
-static void no_options_are_all_defaults(void **state) {
+static void null_options_mean_all_defaults(void **state) {
   (void)state;
   today out = {1, 2, 3, &out};
   assert_int_equal(read_as_today(NULL, &out), LB_CODE_OK);
@@ -64,13 +64,13 @@ static void fields_of_a_newer_program_must_not_be_set(void **state) {
   assert_int_equal(read_as_today(&in, &out), LB_UNSUPPORTED);
 }
 
-static void a_size_that_was_not_set_is_refused(void **state) {
+static void a_missing_size_is_rejected(void **state) {
   (void)state;
   today in = {.a = 1}, out;
   assert_int_equal(read_as_today(&in, &out), LB_INVALID);
 }
 
-static void writing_stays_inside_the_callers_size(void **state) {
+static void writing_stays_within_the_callers_size(void **state) {
   (void)state;
   const today in = {0, 5, 6, NULL};
   struct {
@@ -89,11 +89,11 @@ static void writing_stays_inside_the_callers_size(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(fields_an_older_program_lacks_are_zero),
-      cmocka_unit_test(no_options_are_all_defaults),
+      cmocka_unit_test(fields_missing_in_an_older_program_are_zero),
+      cmocka_unit_test(null_options_mean_all_defaults),
       cmocka_unit_test(fields_of_a_newer_program_must_not_be_set),
-      cmocka_unit_test(a_size_that_was_not_set_is_refused),
-      cmocka_unit_test(writing_stays_inside_the_callers_size),
+      cmocka_unit_test(a_missing_size_is_rejected),
+      cmocka_unit_test(writing_stays_within_the_callers_size),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// api/passes.c -- which passes over graphs the environment switches off.
+// api/passes.c -- the graph passes that the environment disables.
 #include "api/passes.h"
 
 #include <stdatomic.h>
@@ -9,8 +9,8 @@
 #include "graph/pass.h"
 
 static void warn(const lb_log *log, const char *entry, size_t length) {
-  static atomic_flag told = ATOMIC_FLAG_INIT;
-  if (atomic_flag_test_and_set(&told)) return;
+  static atomic_flag warned = ATOMIC_FLAG_INIT;
+  if (atomic_flag_test_and_set(&warned)) return;
   lb_strbuf names = {0};
   for (int i = 0; i < LB_PASS_COUNT; i++)
     lb_strbuf_printf(&names, "%s%s", i ? ", " : "",

@@ -1,7 +1,7 @@
-// api/passes.h -- which passes over graphs the environment switches off.
+// api/passes.h -- the graph passes that the environment disables.
 //
-// LIMBER_PASSES=-NAME,-NAME... names passes of graph/passes.def. It serves to
-// find the pass that makes a model slow or wrong.
+// LIMBER_PASSES=-NAME,-NAME... names passes of graph/passes.def. It helps to
+// find the pass that makes a model slow or its results wrong.
 #ifndef LB_API_PASSES_H
 #define LB_API_PASSES_H
 
@@ -9,8 +9,8 @@
 
 #include "base/log.h"
 
-// Bits of lb_pass_options.off. The first unknown entry of a process is one
-// warning, which lists the names that there are; other entries hold.
+// Returns bits of lb_pass_options.off. Unknown entries are ignored; the first
+// one in a process causes a warning that lists all names.
 uint64_t lb_passes_read(const lb_log *log);
 
 #endif

@@ -1,4 +1,4 @@
-// api/policy.c -- LIMBER_COMPILE, LIMBER_COMPILE_OPS and
+// api/policy.c -- reads LIMBER_COMPILE, LIMBER_COMPILE_OPS and
 // LIMBER_COMPILE_THRESHOLD.
 #include "api/policy.h"
 

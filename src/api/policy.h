@@ -1,15 +1,17 @@
-// api/policy.h -- what is compiled for whom, and when: the options of a runtime
-// and what the environment says where these leave it open.
+// api/policy.h -- which kernels a runtime or session has compiled, and when:
+// its options, or the environment where the options leave it open.
 //
-//   LIMBER_COMPILE=background  while requests run: the default
-//   LIMBER_COMPILE=settle      in limber_session_settle alone
-//   LIMBER_COMPILE_OPS=all|critical  everything, or what is most of the time
-//                        of most models: convolutions, products, softmax
-//   LIMBER_COMPILE_THRESHOLD=N   at how many runs that meet a kernel it is
-//   compiled: 2
+//   LIMBER_COMPILE=background|settle
+//       background (default): while requests run; settle: only in
+//       limber_session_settle
+//   LIMBER_COMPILE_OPS=all|critical
+//       all (default), or only the kernels that take most of the time of most
+//       models: convolution, matmul, softmax
+//   LIMBER_COMPILE_THRESHOLD=N
+//       the number of runs that need a kernel before it is compiled (default 2)
 //
-// Sessions of a process that differ in this share kernels all the same: the
-// most eager one that wants a kernel decides when it is compiled.
+// Sessions with different policies share kernels: the most eager session that
+// requests a kernel decides when it is compiled.
 #ifndef LB_API_POLICY_H
 #define LB_API_POLICY_H
 
@@ -18,15 +20,18 @@
 #include "base/log.h"
 #include "limber/limber.h"
 
-typedef struct lb_policy {     // plain numbers without padding: part of a key
-  int32_t quiet;               // kernels come by settle alone
-  int32_t critical;            // of what lb_spec_is_critical says, no others
+// It has no padding, because it is a part of a cache key.
+typedef struct lb_policy {
+  int32_t quiet;               // 1: kernels are compiled only by settle
+  int32_t critical;            // 1: only kernels of lb_spec_is_critical
   uint32_t compile_threshold;  // 0: LB_COMPILE_THRESHOLD
 } lb_policy;
 
-// What is wrong with a variable is a warning.
+// Returns the policy of a runtime. An invalid variable is ignored with a
+// warning.
 lb_policy lb_policy_read(const limber_runtime_options *o, const lb_log *log);
-// That of a session whose options say something else than its runtime's.
+// Returns the policy of a session: that of its runtime, as its options change
+// it.
 lb_policy lb_policy_of(lb_policy runtime, const limber_session_options *o);
 
 #endif

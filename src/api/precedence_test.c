@@ -1,10 +1,10 @@
-// api/precedence_test.c -- which of the places that can say something decides:
-// the session or primitive, else the runtime, else the environment, else the
-// default. One row a setting; every combination of what these places may say
-// is tried, each in a process of its own, because much is one per process.
+// api/precedence_test.c -- tests the precedence of settings: the session or
+// primitive, else the runtime, else the environment, else the default. There is
+// one row per setting. Every combination of values is tested in its own
+// process, because much state exists once per process.
 //
-// The linker has lb_service_new and lb_session_new go through this file (see
-// CMakeLists.txt), which notes the options that they were called with.
+// The linker wraps lb_service_new and lb_session_new (see CMakeLists.txt), so
+// that this file can record the options that they were called with.
 #include <limber/limber.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,11 +13,11 @@
 #include "onnx/model_test.h"
 #include "session/session.h"
 
-// -- what is seen ------------------------------------------------------------
+// -- observing ---------------------------------------------------------------
 
 static lb_service_options service;
 static lb_session_options session;
-static int most_said;  // the highest level of a line of the log
+static int highest_log_level;  // the highest level of a line of the log
 
 lb_status __real_lb_service_new(const lb_service_options *o, lb_service **out);
 lb_status __wrap_lb_service_new(const lb_service_options *o, lb_service **out);
@@ -39,7 +39,7 @@ lb_status __wrap_lb_session_new(lb_graph *g, const lb_session_options *o,
 static void note_line(void *user, int level, const char *line) {
   (void)user;
   (void)line;
-  if (level > most_said) most_said = level;
+  if (level > highest_log_level) highest_log_level = level;
 }
 
 typedef struct options {
@@ -80,7 +80,7 @@ static int see_threads(const bench *b) {
 
 static int see_log(const bench *b) {
   (void)b;
-  return most_said;
+  return highest_log_level;
 }
 
 static int see_capacity(const bench *b) {
@@ -93,7 +93,7 @@ static int see_capacity(const bench *b) {
   return (int)info.cache_capacity;
 }
 
-// What is done, and what statistics say of it.
+// The effect of the setting, and what the statistics report about it.
 static int see_prefer(const bench *b) {
   limber_stats stats = {.size = sizeof stats};
   if (limber_session_stats(b->session, &stats) ||
@@ -112,24 +112,24 @@ SEER(see_critical, session.critical)
 SEER(see_compile_threshold, session.compile_threshold)
 SEER(see_deterministic, session.deterministic)
 SEER(see_reusable, session.reusable)
-SEER(see_service, service.maker.slots != NULL)
-SEER(see_order, service.in_turn)
-SEER(see_trials, service.judges)
+SEER(see_service, service.builder.slots != NULL)
+SEER(see_order, service.fifo)
+SEER(see_trials, service.trials)
 SEER(see_unpaced, service.unpaced)
 
 typedef struct choice {
-  const char *text;  // as the variable has it
-  int option;        // 0: an option cannot say it
+  const char *text;  // the value of the variable
+  int option;        // the value of the option; 0: there is none
   int seen;
 } choice;
 
 typedef struct setting {
   const char *variable;
-  set_fn *in_runtime, *in_session;  // NULL: there is no such option
+  set_fn *in_runtime, *in_session;  // NULL: there is none
   see_fn *see;
   choice choices[2];
-  int by_default, if_wrong;  // what is seen then
-  bool primitive;            // in_session is of a primitive's attributes
+  int by_default, if_wrong;  // the value observed then
+  bool primitive;            // in_session sets a primitive's attribute
 } setting;
 
 #define MB (1 << 20)
@@ -212,7 +212,7 @@ static const setting settings[] = {
      NULL,
      NULL,
      see_order,
-     {{"worth", 0, 0}, {"fifo", 0, 1}},
+     {{"priority", 0, 0}, {"fifo", 0, 1}},
      0,
      0,
      false},
@@ -260,7 +260,7 @@ static const setting settings[] = {
 
 // -- one combination ---------------------------------------------------------
 
-enum { NOTHING = -1, WRONG = 2 };  // beside the two choices
+enum { NOTHING = -1, WRONG = 2 };  // in addition to the two choices
 
 typedef struct said {
   int environment, runtime, session;  // choices
@@ -301,14 +301,15 @@ static void say(const setting *s, const said *what, options *o) {
     s->in_session(o, s->choices[what->session].option);
 }
 
-// In the child: what is seen, which the parent reads from a pipe.
+// Runs in the child and returns the observed value, which the parent reads from
+// a pipe.
 static int see(const setting *s, const said *what) {
   options o = {.runtime = LIMBER_RUNTIME_OPTIONS_INIT,
                .session = LIMBER_SESSION_OPTIONS_INIT};
   bench b = {0};
   unsetenv(s->variable);
   setenv("LIMBER_CACHE_DIR", "off", 1);
-  setenv("LIMBER_JIT_PATH", "/nowhere/limber-jit", 1);  // none is started
+  setenv("LIMBER_JIT_PATH", "/nowhere/limber-jit", 1);  // starts no worker
   if (s->see == see_log) setenv("LIMBER_COMPILE_THRESHOLD", "a warning", 1);
   o.runtime.log = note_line;
   if (s->see != see_threads) o.runtime.threads = 1;
@@ -367,7 +368,7 @@ static bool can_say(const setting *s, set_fn *where, int which) {
   return which == NOTHING || (where && s->choices[which].option);
 }
 
-static void the_nearest_place_decides(void **state) {
+static void the_most_specific_setting_decides(void **state) {
   (void)state;
   for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
     const setting *s = &settings[i];
@@ -384,7 +385,7 @@ static void the_nearest_place_decides(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_nearest_place_decides),
+      cmocka_unit_test(the_most_specific_setting_decides),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,10 @@
-// api/prefer.h -- whether reusable kernels are preferred, and who says so.
+// api/prefer.h -- whether reusable kernels are preferred, and which setting
+// decided it.
 //
-// On: no kernel that takes more than divisibility for granted is chosen or
-// asked for where another serves. What stands nearest to its use decides: the
-// attribute of a primitive, the option of a session, the environment
-// (LIMBER_PREFER_REUSABLE_KERNELS=0|1), the option that the library was built
-// with.
+// If they are, no kernel that assumes more about sizes than divisibility is
+// chosen or requested where a reusable one serves. The order of precedence is:
+// the attribute of a primitive, the option of a session, the environment
+// (LIMBER_PREFER_REUSABLE_KERNELS=0|1), the build option of the library.
 #ifndef LB_API_PREFER_H
 #define LB_API_PREFER_H
 
@@ -15,10 +15,12 @@ typedef struct lb_prefer {
   const char *from;  // "attribute", "session", "environment", "build"; static
 } lb_prefer;
 
-// From the environment and the build. A bad variable is one warning.
+// Returns the preference of the environment, else of the build. An invalid
+// variable causes one warning per process.
 lb_prefer lb_prefer_read(const lb_log *log);
 
-// `given`: 1 and -1 decide, on and off; 0 leaves it to `others`. `who` says so.
+// `given` is 1 (on), -1 (off) or 0 (use `others`). `who` becomes the `from` of
+// a preference that `given` decides.
 lb_prefer lb_prefer_of(int given, const char *who, lb_prefer others);
 
 #endif

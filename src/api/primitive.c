@@ -1,4 +1,4 @@
-// api/primitive.c -- primitives: made, remembered, executed, asked about.
+// api/primitive.c -- creates, caches, executes and describes primitives.
 #include "api/primitive.h"
 
 #include <stddef.h>
@@ -11,44 +11,47 @@
 #include "api/session.h"
 #include "graph/pass.h"
 
-// Tables of a small session, about: symbols, sizes, specs.
+// Estimated size of a small session's tables: symbols, sizes, specs.
 #define TABLE_BYTES ((size_t)2 << 10)
 
-// What plans of one primitive may take: at more shapes they are made again.
+// Plan budget of one primitive; plans of further shapes are built again.
 #define PLAN_BYTES ((size_t)4 << 20)
 
-// What the runtime decides where attributes leave it open.
-typedef struct decided {
+// The settings in effect: those of the runtime where the attributes leave them
+// open.
+typedef struct settings {
   uint64_t passes_off;
   lb_policy policy;
   int32_t deterministic, reusable, reserved;
-} decided;
-_Static_assert(sizeof(decided) == 32, "no padding: it is part of a key");
+} settings;
+_Static_assert(sizeof(settings) == 32, "no padding: it is part of a key");
 
-typedef struct wish {
+// A request for a primitive, with its cache key.
+typedef struct primitive_request {
   limber_runtime *runtime;
   const lb_desc *desc;
   lb_prefer prefer;
-  decided decided;
+  settings settings;
   size_t key_size, cache_size;
-  uint8_t key[LB_KEY_MAX + sizeof(decided)];
-} wish;
+  uint8_t key[LB_KEY_MAX + sizeof(settings)];
+} primitive_request;
 
-static void wish_init(wish *w, limber_runtime *r, const lb_desc *d) {
-  w->runtime = r;
-  w->desc = d;
-  w->prefer = lb_prefer_of(d->attr->reusable, "attribute", r->prefer);
-  w->decided =
-      (decided){.passes_off = r->passes_off,
-                .policy = r->policy,
-                .deterministic = d->attr->deterministic || r->deterministic,
-                .reusable = w->prefer.reusable};
-  w->key_size = lb_desc_key(d, w->key);
-  memcpy(w->key + w->key_size, &w->decided, sizeof w->decided);
-  w->cache_size = w->key_size + sizeof w->decided;
+static void primitive_request_init(primitive_request *q, limber_runtime *r,
+                                   const lb_desc *d) {
+  q->runtime = r;
+  q->desc = d;
+  q->prefer = lb_prefer_of(d->attr->reusable, "attribute", r->prefer);
+  q->settings =
+      (settings){.passes_off = r->passes_off,
+                 .policy = r->policy,
+                 .deterministic = d->attr->deterministic || r->deterministic,
+                 .reusable = q->prefer.reusable};
+  q->key_size = lb_desc_key(d, q->key);
+  memcpy(q->key + q->key_size, &q->settings, sizeof q->settings);
+  q->cache_size = q->key_size + sizeof q->settings;
 }
 
-// -- a primitive's life ------------------------------------------------------
+// -- building a primitive ----------------------------------------------------
 
 static void retain(lb_primitive *p) { lb_ref_retain(&p->ref); }
 
@@ -61,22 +64,23 @@ static void release(lb_primitive *p) {
   free(p);
 }
 
-// [batch, channels, space...] becomes [batch, space..., channels], and back.
-// Of dims, or of strides.
-static void to_memory(int rank, int64_t *of) {
+// Permutes dims or strides from ONNX order, [batch, channels, spatial...], to
+// [batch, spatial..., channels]. dims_to_onnx_order does the reverse.
+static void to_channels_last(int rank, int64_t *of) {
   int64_t channels = of[1];
   for (int i = 1; i < rank - 1; i++) of[i] = of[i + 1];
   of[rank - 1] = channels;
 }
 
-static void dims_from_memory(lb_tensor *t) {
+static void dims_to_onnx_order(lb_tensor *t) {
   int64_t channels = t->dims[t->rank - 1];
   for (int i = t->rank - 1; i > 1; i--) t->dims[i] = t->dims[i - 1];
   t->dims[1] = channels;
 }
 
-// Tensors that have the dims of the graph's parameters, all of them numbers.
-static void declared(const lb_primitive *p, lb_tensor *in) {
+// Returns the inputs with the dims of the graph's parameters, which must all be
+// numbers.
+static void declared_inputs(const lb_primitive *p, lb_tensor *in) {
   for (uint32_t i = 0; i < p->g.n_in; i++) {
     const lb_vinfo *info = &p->g.graph->main->params[i]->info;
     in[i] = (lb_tensor){.dtype = info->dtype, .rank = info->rank};
@@ -85,30 +89,30 @@ static void declared(const lb_primitive *p, lb_tensor *in) {
   }
 }
 
-static lb_status make_ready(lb_primitive *p, const wish *w) {
-  const lb_desc *d = w->desc;
+static lb_status prepare(lb_primitive *p, const primitive_request *q) {
+  const lb_desc *d = q->desc;
   const lb_kernels *k = &p->shared->kernels;
   lb_session_options o = {
       .plan_bytes = PLAN_BYTES,
       .slots = d->attr->reference ? NULL : k->slots,
       .service = d->attr->reference ? NULL : k->service,
-      .quiet = w->decided.policy.quiet,
-      .passive = true,  // in the cache it is not used: handles hold
-      .critical = w->decided.policy.critical,
-      .compile_threshold = w->decided.policy.compile_threshold,
-      .passes_off = d->attr->reference ? LB_PASS_ALL : w->decided.passes_off,
+      .quiet = q->settings.policy.quiet,
+      .passive = true,  // handles hold the service, not a cached primitive
+      .critical = q->settings.policy.critical,
+      .compile_threshold = q->settings.policy.compile_threshold,
+      .passes_off = d->attr->reference ? LB_PASS_ALL : q->settings.passes_off,
       .log = &p->shared->log,
-      .deterministic = w->decided.deterministic,
-      .reusable = w->decided.reusable,
+      .deterministic = q->settings.deterministic,
+      .reusable = q->settings.reusable,
   };
   lb_session_stats stats;
   lb_plan_counts counts;
   lb_tensor in[LB_MAX_PORTS];
   LB_TRY(lb_primitive_graph_new(d, &p->g));
   LB_TRY(lb_session_new(p->g.graph, &o, &p->session));
-  p->runtime_dims = lb_desc_has_runtime(d);
+  p->runtime_dims = lb_desc_has_runtime_dims(d);
   p->user_scratch = d->attr->user_scratch != 0;
-  declared(p, in);
+  declared_inputs(p, in);
   if (!p->runtime_dims) LB_TRY(lb_session_plan(p->session, in, NULL, &counts));
   lb_session_stats_get(p->session, &stats);
   p->bytes = sizeof *p + TABLE_BYTES + p->cache_size + strlen(p->text) +
@@ -116,27 +120,27 @@ static lb_status make_ready(lb_primitive *p, const wish *w) {
   return LB_OK;
 }
 
-static lb_status copy_key(lb_primitive *p, const wish *w) {
-  p->key_size = w->key_size;
-  p->cache_size = w->cache_size;
+static lb_status copy_key(lb_primitive *p, const primitive_request *q) {
+  p->key_size = q->key_size;
+  p->cache_size = q->cache_size;
   p->key = malloc(p->cache_size);
   if (!p->key) return lb_oom();
-  memcpy(p->key, w->key, p->cache_size);
+  memcpy(p->key, q->key, p->cache_size);
   return LB_OK;
 }
 
-static lb_status build(const wish *w, lb_primitive **out) {
+static lb_status build(const primitive_request *q, lb_primitive **out) {
   lb_strbuf text = {0};
-  LB_TRY(lb_desc_check(w->desc));
+  LB_TRY(lb_desc_check(q->desc));
   lb_primitive *p = calloc(1, sizeof *p);
   if (!p) return lb_oom();
   lb_ref_init(&p->ref);
-  p->shared = w->runtime->shared;
-  lb_desc_print(w->desc, &text);
+  p->shared = q->runtime->shared;
+  lb_desc_print(q->desc, &text);
   lb_status st = lb_strbuf_status(&text);
   p->text = text.data;
-  if (!lb_failed(st)) st = copy_key(p, w);
-  if (!lb_failed(st)) st = make_ready(p, w);
+  if (!lb_failed(st)) st = copy_key(p, q);
+  if (!lb_failed(st)) st = prepare(p, q);
   if (lb_failed(st)) {
     release(p);
   } else {
@@ -145,17 +149,17 @@ static lb_status build(const wish *w, lb_primitive **out) {
   return st;
 }
 
-// -- remembering -------------------------------------------------------------
+// -- caching -----------------------------------------------------------------
 
 static void cache_retain(void *value) { retain(value); }
-// One that a program still holds gives back its memory between steps, which
-// nothing counts any more.
+// An evicted primitive that a program still holds frees its memory for
+// intermediate values, because the budget does not count it any more.
 static void cache_release(void *value) {
   lb_primitive *p = value;
   lb_session_trim(p->session);
   release(p);
 }
-// Plans and memory between steps.
+// Bytes of plans and of memory for intermediate values.
 static size_t added_bytes(const lb_primitive *p) {
   return lb_session_plan_bytes(p->session) +
          lb_session_scratch_bytes(p->session);
@@ -166,25 +170,26 @@ static uint64_t cache_bytes(const void *value) {
 }
 
 #define FIELD(name) \
-  { #name, offsetof(lb_key_head, name), sizeof(int32_t) }
-static const lb_key_field head_fields[] = {
+  { #name, offsetof(lb_key_header, name), sizeof(int32_t) }
+static const lb_key_field header_fields[] = {
     FIELD(kind),      FIELD(alg),         FIELD(n_in),
     FIELD(n_post),    FIELD(reusable),    FIELD(deterministic),
     FIELD(reference), FIELD(user_scratch)};
-static const lb_key_type key_type = {head_fields,
-                                     sizeof head_fields / sizeof *head_fields};
+static const lb_key_type key_type = {
+    header_fields, sizeof header_fields / sizeof *header_fields};
 
-static const lb_cache_type in_cache = {.retain = cache_retain,
-                                       .release = cache_release,
-                                       .bytes = cache_bytes,
-                                       .key = &key_type};
+static const lb_cache_type cache_type = {.retain = cache_retain,
+                                         .release = cache_release,
+                                         .bytes = cache_bytes,
+                                         .key = &key_type};
 
 lb_status lb_primitives_init(lb_cache *cache, lb_lru *lru) {
-  return lb_cache_init(cache, lru, &in_cache);
+  return lb_cache_init(cache, lru, &cache_type);
 }
 
-// With runtime dims each shape adds a plan; and each execution that needs more
-// memory between steps than those before keeps it.
+// Updates the bytes that the cache counts. With runtime dims each new shape
+// adds a plan, and an execution that needs more memory for intermediate values
+// than earlier ones keeps it.
 static void count_added(lb_primitive *p) {
   size_t bytes = added_bytes(p);
   if (bytes == atomic_load_explicit(&p->counted, memory_order_relaxed)) return;
@@ -197,7 +202,8 @@ static void adopt(void *user, lb_slot *slot) {
   lb_slots_adopt(r->shared->kernels.slots, lb_runtime_user(r), slot);
 }
 
-// Plans are those of all handles: their slots are the runtime's, too.
+// All handles share the plans, so the runtime of each handle becomes a user of
+// the plans' slots.
 static void adopt_plans(limber_primitive *p) {
   size_t bytes = lb_session_plan_bytes(p->core->session);
   if (bytes == atomic_load_explicit(&p->plan_bytes, memory_order_relaxed))
@@ -218,7 +224,7 @@ static bool same_elements(const limber_operand *o, const char *name,
   return false;
 }
 
-// A key has a hash of the constants: these are compared themselves.
+// A key holds only a hash of the constants, so the constants are compared too.
 static bool same_constants(const lb_primitive *p, const lb_desc *d) {
   const lb_kind_info *kind = &lb_kind_infos[d->desc->kind];
   char name[24];
@@ -232,51 +238,52 @@ static bool same_constants(const lb_primitive *p, const lb_desc *d) {
   return true;
 }
 
-static lb_status build_wish(void *user, void **out) {
+static lb_status build_for_cache(void *user, void **out) {
   lb_primitive *p;
   LB_TRY(build(user, &p));
   *out = p;
   return LB_OK;
 }
 
-static lb_status find_or_build(wish *w, lb_primitive **out) {
-  lb_cache *cache = &w->runtime->shared->primitives;
+static lb_status find_or_build(primitive_request *q, lb_primitive **out) {
+  lb_cache *cache = &q->runtime->shared->primitives;
   void *found;
-  LB_TRY(lb_cache_get(cache, w->key, w->cache_size, build_wish, w, &found));
+  LB_TRY(
+      lb_cache_get(cache, q->key, q->cache_size, build_for_cache, q, &found));
   *out = found;
-  if (same_constants(*out, w->desc)) return LB_OK;
+  if (same_constants(*out, q->desc)) return LB_OK;
   release(*out);
   *out = NULL;
-  return build(w, out);
+  return build(q, out);
 }
 
-// NULL: no kernels are compiled for it in the background.
+// Returns NULL if no kernels are compiled for it in the background.
 static lb_service *service_of(const limber_primitive *p) {
   return p->runtime->policy.quiet ? NULL : p->runtime->shared->kernels.service;
 }
 
 static lb_status create(limber_runtime *r, const lb_desc *d,
                         limber_primitive **out) {
-  wish w;
-  wish_init(&w, r, d);
+  primitive_request q;
+  primitive_request_init(&q, r, d);
   limber_primitive *p = calloc(1, sizeof *p);
   if (!p) return lb_oom();
   p->runtime = r;
-  p->prefer = w.prefer;
-  lb_status st = find_or_build(&w, &p->core);
+  p->prefer = q.prefer;
+  lb_status st = find_or_build(&q, &p->core);
   if (lb_failed(st)) {
     free(p);
     return st;
   }
   adopt_plans(p);
-  if (service_of(p)) lb_service_hold(service_of(p));
+  if (service_of(p)) lb_service_begin_background(service_of(p));
   *out = p;
   return LB_OK;
 }
 
 void limber_primitive_destroy(limber_primitive *primitive) {
   if (!primitive) return;
-  if (service_of(primitive)) lb_service_let_go(service_of(primitive));
+  if (service_of(primitive)) lb_service_end_background(service_of(primitive));
   release(primitive->core);
   free(primitive);
 }
@@ -313,17 +320,20 @@ limber_status limber_primitive_wait(limber_primitive *primitive,
 static lb_status take_inputs(const lb_primitive *p, const limber_tensor *inputs,
                              size_t n, bool planning, lb_tensor *in) {
   if (n != p->g.n_in)
-    return lb_error(LB_INVALID, "%zu inputs were given, it takes %u", n,
+    return lb_error(LB_INVALID,
+                    "%zu inputs were given, but the primitive takes %u", n,
                     p->g.n_in);
   for (size_t i = 0; i < n; i++) {
     const lb_port *port = &p->g.in[i];
-    lb_status st = lb_api_take(&inputs[i], planning, &in[i]);
-    if (!lb_failed(st) && port->last && in[i].rank < 3)
-      st = lb_error(LB_INVALID, "rank %d, where channels lie last", in[i].rank);
+    lb_status st = lb_api_read_input(&inputs[i], planning, &in[i]);
+    if (!lb_failed(st) && port->channels_last && in[i].rank < 3)
+      st = lb_error(LB_INVALID,
+                    "rank %d, but the layout is channels-last: at least 3",
+                    in[i].rank);
     if (lb_failed(st)) return lb_status_note(st, "input '%s'", port->name);
-    if (!port->last) continue;
-    to_memory(in[i].rank, in[i].dims);
-    to_memory(in[i].rank, in[i].strides);
+    if (!port->channels_last) continue;
+    to_channels_last(in[i].rank, in[i].dims);
+    to_channels_last(in[i].rank, in[i].strides);
     if (!inputs[i].strides) lb_tensor_dense(&in[i]);
   }
   return LB_OK;
@@ -331,7 +341,7 @@ static lb_status take_inputs(const lb_primitive *p, const limber_tensor *inputs,
 
 typedef struct results {
   lb_output out[3];
-  int64_t strides[3][LB_MAX_RANK];  // of those whose channels lie last
+  int64_t strides[3][LB_MAX_RANK];  // of the channels-last outputs
 } results;
 
 static lb_status take_outputs(const lb_primitive *p,
@@ -339,27 +349,31 @@ static lb_status take_outputs(const lb_primitive *p,
                               results *r) {
   *r = (results){0};
   if (n > p->g.n_out)
-    return lb_error(LB_INVALID, "%zu outputs were asked for, it has %u", n,
+    return lb_error(LB_INVALID,
+                    "%zu outputs were requested, but the primitive has %u", n,
                     p->g.n_out);
   for (size_t i = 0; i < n; i++) {
     const lb_port *port = &p->g.out[i];
     lb_output *o = &r->out[i];
-    lb_status st = lb_api_take_output(&outputs[i], o);
-    if (!lb_failed(st) && o->strides && port->last && o->rank < 3)
-      st = lb_error(LB_INVALID, "rank %d, where channels lie last", o->rank);
+    lb_status st = lb_api_read_output(&outputs[i], o);
+    if (!lb_failed(st) && o->strides && port->channels_last && o->rank < 3)
+      st = lb_error(LB_INVALID,
+                    "rank %d, but the layout is channels-last: at least 3",
+                    o->rank);
     if (lb_failed(st)) return lb_status_note(st, "output '%s'", port->name);
-    if (!o->strides || !port->last) continue;
+    if (!o->strides || !port->channels_last) continue;
     memcpy(r->strides[i], o->strides, (size_t)o->rank * sizeof *o->strides);
-    to_memory(o->rank, r->strides[i]);
+    to_channels_last(o->rank, r->strides[i]);
     o->strides = r->strides[i];
   }
   return LB_OK;
 }
 
-// What a sum adds may be the very memory of the result, which is written before
-// all of it was read: then a copy is added.
-static lb_status part_sum(const limber_primitive *handle, lb_tensor *in,
-                          const lb_output *out, void **copy) {
+// The operand of a sum may overlap the result, which may be written before all
+// of the operand was read. Such an operand is replaced by a copy.
+static lb_status copy_overlapping_sum(const limber_primitive *handle,
+                                      lb_tensor *in, const lb_output *out,
+                                      void **copy) {
   const lb_primitive *p = handle->core;
   *copy = NULL;
   for (uint32_t i = 0; i < p->g.n_in; i++) {
@@ -369,14 +383,14 @@ static lb_status part_sum(const limber_primitive *handle, lb_tensor *in,
     LB_TRY(lb_tensor_reach(&in[i], &bytes, &before));
     from -= before;
     if (from + bytes <= to || to + out->cap <= from) continue;
-    lb_tensor part = in[i];
-    lb_tensor_dense(&part);
+    lb_tensor copied = in[i];
+    lb_tensor_dense(&copied);
     if (!*copy)
-      *copy = lb_alloc_get(&handle->runtime->alloc, lb_tensor_bytes(&part));
+      *copy = lb_alloc_get(&handle->runtime->alloc, lb_tensor_bytes(&copied));
     if (!*copy) return lb_oom();
-    part.data = *copy;
-    lb_tensor_copy(&in[i], &part);
-    in[i] = part;
+    copied.data = *copy;
+    lb_tensor_copy(&in[i], &copied);
+    in[i] = copied;
   }
   return LB_OK;
 }
@@ -391,12 +405,12 @@ static lb_status execute(limber_primitive *handle, const limber_tensor *inputs,
   void *copy;
   LB_TRY(take_inputs(p, inputs, n_inputs, false, in));
   LB_TRY(take_outputs(p, outputs, n_outputs, &r));
-  lb_status st = part_sum(handle, in, &out[0], &copy);
-  if (!lb_failed(st)) st = lb_session_run_so(p->session, in, out, how);
+  lb_status st = copy_overlapping_sum(handle, in, &out[0], &copy);
+  if (!lb_failed(st)) st = lb_session_run_with(p->session, in, out, how);
   lb_alloc_put(&handle->runtime->alloc, copy);
   for (size_t i = 0; !lb_failed(st) && i < n_outputs; i++) {
-    if (p->g.out[i].last) dims_from_memory(&out[i].tensor);
-    lb_api_give(handle->runtime, &out[i], &outputs[i]);
+    if (p->g.out[i].channels_last) dims_to_onnx_order(&out[i].tensor);
+    lb_api_write_output(handle->runtime, &out[i], &outputs[i]);
   }
   return st;
 }
@@ -407,8 +421,8 @@ limber_status limber_primitive_execute(limber_primitive *primitive,
                                        size_t n_outputs,
                                        const limber_run_options *options) {
   lb_run_how how;
-  lb_run_limits bound;
-  lb_status st = lb_how_read(options, &bound, &how);
+  lb_run_limits limits;
+  lb_status st = lb_run_options_read(options, &limits, &how);
   if (primitive->core->user_scratch) how.lends = true;
   how.pool = primitive->runtime->pool;
   how.alloc = &primitive->runtime->alloc;
@@ -419,18 +433,18 @@ limber_status limber_primitive_execute(limber_primitive *primitive,
   return lb_report(st, &primitive->runtime->log);
 }
 
-// -- asking ------------------------------------------------------------------
+// -- describing --------------------------------------------------------------
 
-static _Thread_local char implementation[8192];  // a longer one is cut
+static _Thread_local char implementation[8192];  // a longer text is truncated
 
-typedef struct answer {
+typedef struct step_summary {
   lb_strbuf text;
-  lb_tier worst;
+  lb_tier slowest;
   bool reusable;
-} answer;
+} step_summary;
 
 static lb_status note_step(void *user, const lb_step_event *e) {
-  answer *a = user;
+  step_summary *a = user;
   if (a->text.len) lb_strbuf_putc(&a->text, '\n');
   lb_strbuf_printf(&a->text, "%s %s", lb_tier_name(e->tier),
                    e->node ? lb_op_infos[e->node->op].name : "Copy");
@@ -441,12 +455,13 @@ static lb_status note_step(void *user, const lb_step_event *e) {
     lb_facts_print(&e->slot->key.facts, &a->text);
     if (!lb_facts_reusable(&e->slot->key.facts)) a->reusable = false;
   }
-  if (e->tier < a->worst) a->worst = e->tier;
+  if (e->tier < a->slowest) a->slowest = e->tier;
   return LB_OK;
 }
 
 static limber_layout layout_of(const lb_port *port) {
-  return port->last ? LIMBER_LAYOUT_CHANNELS_LAST : LIMBER_LAYOUT_ROW_MAJOR;
+  return port->channels_last ? LIMBER_LAYOUT_CHANNELS_LAST
+                             : LIMBER_LAYOUT_ROW_MAJOR;
 }
 
 static lb_status query(const limber_primitive *handle,
@@ -454,18 +469,18 @@ static lb_status query(const limber_primitive *handle,
                        limber_primitive_info *out) {
   const lb_primitive *p = handle->core;
   lb_tensor in[LB_MAX_PORTS];
-  answer a = {.worst = LB_TIER_FUSED, .reusable = true};
+  step_summary a = {.slowest = LB_TIER_FUSED, .reusable = true};
   lb_plan_counts n;
   lb_session_stats stats;
   if (inputs) {
     LB_TRY(take_inputs(p, inputs, n_inputs, true, in));
   } else if (p->runtime_dims) {
     return lb_error(LB_INVALID,
-                    "it has runtime dims: give inputs with their dims");
+                    "the primitive has runtime dims: pass inputs with dims");
   } else {
-    declared(p, in);
+    declared_inputs(p, in);
   }
-  lb_status st = lb_session_emit(
+  lb_status st = lb_session_plan_watched(
       p->session, in, &(lb_watcher){.step = note_step, .user = &a}, &n);
   if (!lb_failed(st)) st = lb_strbuf_status(&a.text);
   snprintf(implementation, sizeof implementation, "%s", lb_strbuf_str(&a.text));
@@ -474,7 +489,7 @@ static lb_status query(const limber_primitive *handle,
   lb_session_stats_get(p->session, &stats);
   limber_primitive_info info = {.key = p->text,
                                 .implementation = implementation,
-                                .tier = lb_tier_name(a.worst),
+                                .tier = lb_tier_name(a.slowest),
                                 .reusable = a.reusable,
                                 .prefer_reusable = handle->prefer.reusable,
                                 .prefer_reusable_from = handle->prefer.from,

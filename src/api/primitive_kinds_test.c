@@ -1,12 +1,12 @@
-// api/primitive_kinds_test.c -- each kind of primitive, on numbers worked out
-// by hand: `limber primitive` compares kernels with plain C, which has its
-// graph from the same descriptor.
+// api/primitive_kinds_test.c -- tests each kind of primitive on results that
+// were computed by hand: `limber primitive` compares kernels only with the
+// reference, whose graph comes from the same descriptor.
 #include "api/primitive_test.h"
 
 #define F(...) ((float[]){__VA_ARGS__})
 
-// Operands are float32, their elements in `x` one after the other; what comes
-// out is `want`.
+// Executes a descriptor whose operands are float32, with their elements one
+// after the other in `x`, and expects `want`.
 static void computes(const limber_primitive_desc *d, const float *x,
                      const float *want, size_t n) {
   limber_tensor in[LIMBER_MAX_OPERANDS] = {{0}}, out = {0};
@@ -38,7 +38,7 @@ static void computes(const limber_primitive_desc *d, const float *x,
 #define COMPUTES(d, x, ...) \
   computes(d, x, F(__VA_ARGS__), sizeof F(__VA_ARGS__) / sizeof(float))
 
-static void products_do_what_they_say(void **state) {
+static void matmuls_match_hand_computed_results(void **state) {
   (void)state;
   limber_primitive_desc d = desc_of(LIMBER_MATMUL, 0);
   d.in[0] = operand(2, L(1), L(2));
@@ -58,7 +58,7 @@ static void products_do_what_they_say(void **state) {
   COMPUTES(&d, F(1, 2, 3, 4, 10, 1, 5), 17, 39);
 }
 
-static void convolutions_do_what_they_say(void **state) {
+static void convolutions_match_hand_computed_results(void **state) {
   (void)state;
   limber_primitive_desc d = desc_of(LIMBER_CONVOLUTION, 0);
   d.in[0] = operand(3, L(1), L(1), L(3));
@@ -86,7 +86,7 @@ static void convolutions_do_what_they_say(void **state) {
   COMPUTES(&d, F(1, 2, 1, 10), 1, 10, 2, 20, 0);
 }
 
-static void elementwise_ones_do_what_they_say(void **state) {
+static void eltwise_matches_hand_computed_results(void **state) {
   (void)state;
   static const struct {
     int alg;
@@ -135,7 +135,7 @@ static void elementwise_ones_do_what_they_say(void **state) {
   assert_int_equal(tried, all);
 }
 
-static void pairs_do_what_they_say(void **state) {
+static void binary_matches_hand_computed_results(void **state) {
   (void)state;
   static const struct {
     int alg;
@@ -151,11 +151,11 @@ static void pairs_do_what_they_say(void **state) {
   }
 }
 
-static void reductions_do_what_they_say(void **state) {
+static void reductions_match_hand_computed_results(void **state) {
   (void)state;
   static const struct {
     int alg;
-    float rows, cols;  // of [[1, 2], [3, 4]]: the first one of each
+    float rows, cols;  // of [[1, 2], [3, 4]]: the first result of each
   } rows[] = {{LIMBER_ALG_REDUCE_SUM, 3, 4},
               {LIMBER_ALG_REDUCE_MEAN, 1.5f, 2},
               {LIMBER_ALG_REDUCE_MAX, 2, 3},
@@ -184,7 +184,7 @@ static void reductions_do_what_they_say(void **state) {
   }
 }
 
-static void norms_do_what_they_say(void **state) {
+static void normalizations_match_hand_computed_results(void **state) {
   (void)state;
   limber_primitive_desc d =
       desc_of(LIMBER_NORMALIZATION, LIMBER_ALG_LAYER_NORM);
@@ -223,7 +223,7 @@ static void norms_do_what_they_say(void **state) {
   COMPUTES(&d, F(7, 7), -0.6931472f, -0.6931472f);
 }
 
-static void windows_do_what_they_say(void **state) {
+static void pooling_matches_hand_computed_results(void **state) {
   (void)state;
   limber_primitive_desc d = desc_of(LIMBER_POOLING, LIMBER_ALG_POOL_MAX);
   d.in[0] = operand(3, L(1), L(1), L(3));
@@ -254,7 +254,7 @@ static void windows_do_what_they_say(void **state) {
   COMPUTES(&d, F(0, 4), 0, 1, 3, 4);
 }
 
-static void movements_do_what_they_say(void **state) {
+static void concat_and_reorder_match_hand_computed_results(void **state) {
   (void)state;
   limber_primitive_desc d = desc_of(LIMBER_CONCAT, 0);
   d.in[0] = operand(2, L(2), L(1));
@@ -273,14 +273,15 @@ static void movements_do_what_they_say(void **state) {
   COMPUTES(&d, F(1, 2, 3, 4), 1, 3, 2, 4);
 }
 
-// Two keys: scores are 0 and ln 3, so that values have a quarter and three.
-static void attention_does_what_it_says(void **state) {
+// There are two keys with the scores 0 and ln 3, so the values have the weights
+// 1/4 and 3/4.
+static void attention_matches_hand_computed_results(void **state) {
   (void)state;
   limber_primitive_desc d = desc_of(LIMBER_ATTENTION, 0);
   d.in[0] = d.in[1] = d.in[2] = operand(4, L(1), L(1), L(2), L(1));
   const float ln3 = 1.0986123f;
   COMPUTES(&d, F(1, 1, 0, ln3, 4, 8), 7, 7);
-  d.alpha = 2;  // a ninth of the weight
+  d.alpha = 2;  // the weights are 1/10 and 9/10
   COMPUTES(&d, F(1, 1, 0, ln3, 10, 20), 19, 19);
   d.causal = 1;
   COMPUTES(&d, F(1, 1, 0, ln3, 10, 20), 10, 19);
@@ -288,18 +289,19 @@ static void attention_does_what_it_says(void **state) {
   d.in[3] = operand(2, L(2), L(2));
   d.alpha = 0;
   COMPUTES(&d, F(1, 1, 0, 0, 4, 8, 0, ln3, -99, 0), 7, 8);
-  // Two heads of the query share keys.
+  // Two heads of the query share one head of keys.
   d = desc_of(LIMBER_ATTENTION, 0);
   d.in[0] = operand(4, L(1), L(2), L(1), L(1));
   d.in[1] = d.in[2] = operand(4, L(1), L(1), L(2), L(1));
   COMPUTES(&d, F(1, -1, 0, ln3, 4, 8), 7, 5);
   d.in[1].rank = 3;
   limber_primitive *p;
-  refused(limber_primitive_create(NULL, &d, NULL, &p), LIMBER_INVALID,
-          "in[1] (key): rank: 3 is not 4: batch, heads, length and size");
+  expect_rejected(
+      limber_primitive_create(NULL, &d, NULL, &p), LIMBER_INVALID,
+      "in[1] (key): rank: 3 is not 4: batch, heads, length and head size");
 }
 
-// The same primitive for any channels, weights and windows.
+// One primitive serves any channels, weights and windows.
 static void convolutions_take_runtime_dims_everywhere(void **state) {
   (void)state;
   limber_primitive_desc d = desc_of(LIMBER_CONVOLUTION, 0);
@@ -326,12 +328,12 @@ static void convolutions_take_runtime_dims_everywhere(void **state) {
   assert_true(((float *)out.data)[6] == 17);
   limber_tensor_free(&out);
   in[1] = tensor(w, 3, L(2), L(2), L(1));
-  refused(limber_primitive_execute(p, in, 3, &out, 1, NULL), LIMBER_INVALID,
-          "has 1 channels");
+  expect_rejected(limber_primitive_execute(p, in, 3, &out, 1, NULL),
+                  LIMBER_INVALID, "has 1 channels");
   limber_primitive_destroy(p);
 }
 
-static void recurrences_do_what_they_say(void **state) {
+static void recurrences_match_hand_computed_results(void **state) {
   (void)state;
   limber_primitive_desc d = desc_of(LIMBER_RECURRENT, LIMBER_ALG_RNN_RELU);
   d.in[0] = operand(3, L(3), L(1), L(1));
@@ -350,7 +352,8 @@ static void recurrences_do_what_they_say(void **state) {
   d.in[1] = d.in[2] = operand(3, L(1), L(3), L(1));
   d.in[5] = operand(3, L(1), L(1), L(1));
   COMPUTES(&d, F(0, 0, 0, 0, 0, 0, 0, 4), 2);
-  // The bias of the recurrence of h is reset or not: tanh(1 / 2), tanh(1).
+  // The recurrence bias of h is multiplied by the reset gate or not: tanh(1/2),
+  // tanh(1).
   d.in[3] = operand(2, L(1), L(6));
   d.in[5].dtype = LIMBER_NONE;
   d.reset_after = 1;
@@ -359,8 +362,9 @@ static void recurrences_do_what_they_say(void **state) {
   COMPUTES(&d, F(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1), 0.3807971f);
 }
 
-// Runtime dims of an operand of less rank than the result are the result's last
-// ones: here [batch, rows, cols] plus [cols], then times [rows, cols].
+// The runtime dims of an operand whose rank is less than the result's are the
+// result's last dims: here [batch, rows, cols] plus [cols], then times [rows,
+// cols].
 static void runtime_dims_of_post_operands_count_from_the_end(void **state) {
   (void)state;
   static float a[2 * 5 * 3], b[3 * 7], c[7], t[5 * 7];
@@ -402,16 +406,16 @@ static void runtime_dims_of_post_operands_count_from_the_end(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(runtime_dims_of_post_operands_count_from_the_end),
-      TEST(products_do_what_they_say),
-      TEST(convolutions_do_what_they_say),
-      TEST(elementwise_ones_do_what_they_say),
-      TEST(pairs_do_what_they_say),
-      TEST(reductions_do_what_they_say),
-      TEST(norms_do_what_they_say),
-      TEST(windows_do_what_they_say),
-      TEST(movements_do_what_they_say),
-      TEST(recurrences_do_what_they_say),
-      TEST(attention_does_what_it_says),
+      TEST(matmuls_match_hand_computed_results),
+      TEST(convolutions_match_hand_computed_results),
+      TEST(eltwise_matches_hand_computed_results),
+      TEST(binary_matches_hand_computed_results),
+      TEST(reductions_match_hand_computed_results),
+      TEST(normalizations_match_hand_computed_results),
+      TEST(pooling_matches_hand_computed_results),
+      TEST(concat_and_reorder_match_hand_computed_results),
+      TEST(recurrences_match_hand_computed_results),
+      TEST(attention_matches_hand_computed_results),
       TEST(convolutions_take_runtime_dims_everywhere),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-// api/primitive_test.c -- primitives through the public functions.
+// api/primitive_test.c -- tests primitives through the public functions.
 #include "api/primitive_test.h"
 
 #include <pthread.h>
@@ -7,9 +7,9 @@
 
 #include "api/primitive.h"
 
-// -- what comes out ----------------------------------------------------------
+// -- results -----------------------------------------------------------------
 
-static void a_product_with_post_operations_and_a_runtime_dim(void **state) {
+static void a_matmul_with_post_operations_and_a_runtime_dim(void **state) {
   (void)state;
   float w[6] = {1, 2, 3, 4, 5, 6}, x[6] = {1, 0, 0, 1, -1, -1};
   float bias[3] = {10, 20, 30};
@@ -37,7 +37,7 @@ static void a_product_with_post_operations_and_a_runtime_dim(void **state) {
   limber_primitive_destroy(p);
 }
 
-static void channels_may_lie_last(void **state) {
+static void operands_may_be_channels_last(void **state) {
   (void)state;
   float x[2 * 4 * 4], last[2 * 4 * 4], w[3 * 2 * 3 * 3], want[3 * 2 * 2];
   float got[3 * 2 * 2];
@@ -68,9 +68,9 @@ static void channels_may_lie_last(void **state) {
   limber_primitive_destroy(p);
 }
 
-// Strides are by the axes of the descriptor, wherever channels lie: here two
-// channels of four, of a buffer with a row of six pixels.
-static void tensors_may_be_windows(void **state) {
+// Strides are in the order of the descriptor's axes, whatever the layout: here
+// two of four channels, in a buffer with a row of six pixels.
+static void tensors_may_have_strides(void **state) {
   (void)state;
   limber_primitive_desc d = desc_of(LIMBER_ELTWISE, LIMBER_ALG_RELU);
   const int64_t strides[] = {24, 1, 4};
@@ -135,15 +135,16 @@ static void a_recurrence_has_several_results(void **state) {
   limber_tensor out[3] = {{0}};
   ok(limber_primitive_execute(p, in, 3, out, 3, NULL));
   assert_int_equal(out[0].rank, 4);
-  const float *cell = out[2].data;  // halved by the forget gate, twice
+  const float *cell = out[2].data;  // multiplied by the forget gate, 1/2, twice
   assert_true(cell[0] == 0.5f && cell[1] == 1);
   for (int i = 0; i < 3; i++) limber_tensor_free(&out[i]);
-  refused(limber_primitive_execute(p, in, 3, out, 4, NULL), LIMBER_INVALID,
-          "4 outputs were asked for, it has 3");
+  expect_rejected(limber_primitive_execute(p, in, 3, out, 4, NULL),
+                  LIMBER_INVALID,
+                  "4 outputs were requested, but the primitive has 3");
   limber_primitive_destroy(p);
 }
 
-static void the_reference_is_plain_c(void **state) {
+static void the_reference_attribute_uses_no_kernels(void **state) {
   (void)state;
   limber_primitive_desc d = desc_of(LIMBER_SOFTMAX, 0);
   limber_primitive_info info = {.size = sizeof info};
@@ -163,7 +164,7 @@ static void the_reference_is_plain_c(void **state) {
   limber_attr_destroy(a);
 }
 
-static void the_attribute_decides_which_kernels(void **state) {
+static void the_attribute_decides_whether_kernels_are_reusable(void **state) {
   (void)state;
   limber_primitive_desc d = desc_of(LIMBER_SOFTMAX, 0);
   limber_primitive_info info = {.size = sizeof info};
@@ -177,8 +178,8 @@ static void the_attribute_decides_which_kernels(void **state) {
   ok(limber_attr_set_hint_reusable_kernels(a, 1));
   ok(limber_attr_get_hint_reusable_kernels(a, &on));
   assert_int_equal(on, 1);
-  refused(limber_attr_set_hint_reusable_kernels(a, 2), LIMBER_INVALID,
-          "hint_reusable_kernels: 2 is neither 0 nor 1");
+  expect_rejected(limber_attr_set_hint_reusable_kernels(a, 2), LIMBER_INVALID,
+                  "hint_reusable_kernels: 2 is neither 0 nor 1");
   limber_primitive *p = create(&d, a);
   ok(limber_primitive_query(p, NULL, 0, &info));
   assert_int_equal(info.prefer_reusable, 1);
@@ -189,7 +190,7 @@ static void the_attribute_decides_which_kernels(void **state) {
   limber_attr_destroy(a);
 }
 
-static void scratch_may_be_the_callers(void **state) {
+static void the_caller_may_supply_scratch(void **state) {
   (void)state;
   enum { N = 40 };
   static _Alignas(64) char memory[1 << 16];
@@ -214,23 +215,23 @@ static void scratch_may_be_the_callers(void **state) {
   ok(limber_primitive_query(p, NULL, 0, &info));
   assert_true(info.scratch_bytes > 0 && info.scratch_bytes <= sizeof memory);
   out = (limber_tensor){.data = y, .bytes = sizeof y};
-  refused(limber_primitive_execute(p, &in, 1, &out, 1, NULL), LIMBER_INVALID,
-          "scratch: the run needs");
+  expect_rejected(limber_primitive_execute(p, &in, 1, &out, 1, NULL),
+                  LIMBER_INVALID, "scratch: the run needs");
   o.scratch = memory + 8;
   o.scratch_bytes = info.scratch_bytes;
-  refused(limber_primitive_execute(p, &in, 1, &out, 1, &o), LIMBER_INVALID,
-          "scratch: must be aligned to 64 bytes");
+  expect_rejected(limber_primitive_execute(p, &in, 1, &out, 1, &o),
+                  LIMBER_INVALID, "scratch: must be aligned to 64 bytes");
   o.scratch = memory;
   ok(limber_primitive_execute(p, &in, 1, &out, 1, &o));
   assert_memory_equal(y, want, sizeof y);
   o.scratch_bytes--;
-  refused(limber_primitive_execute(p, &in, 1, &out, 1, &o), LIMBER_INVALID,
-          "scratch: the run needs");
+  expect_rejected(limber_primitive_execute(p, &in, 1, &out, 1, &o),
+                  LIMBER_INVALID, "scratch: the run needs");
   limber_primitive_destroy(p);
   limber_attr_destroy(a);
 }
 
-// -- remembering -------------------------------------------------------------
+// -- caching -----------------------------------------------------------------
 
 static void equal_descriptors_share_a_primitive(void **state) {
   (void)state;
@@ -256,7 +257,7 @@ static void equal_descriptors_share_a_primitive(void **state) {
   limber_primitive_destroy(t);
 }
 
-static void without_room_nothing_is_remembered(void **state) {
+static void without_capacity_nothing_is_cached(void **state) {
   (void)state;
   uint64_t capacity;
   float x[9], y[9];
@@ -277,7 +278,7 @@ static void without_room_nothing_is_remembered(void **state) {
   ok(limber_set_cache_capacity(capacity));
 }
 
-static void a_runtime_takes_its_primitives_along(void **state) {
+static void a_runtime_may_end_after_its_primitives(void **state) {
   (void)state;
   limber_runtime *r;
   limber_primitive *p;
@@ -291,7 +292,7 @@ static void a_runtime_takes_its_primitives_along(void **state) {
 
 // -- blobs -------------------------------------------------------------------
 
-static void a_blob_holds_one_descriptor(void **state) {
+static void a_blob_is_valid_for_one_descriptor(void **state) {
   (void)state;
   limber_primitive_desc d = desc_of(LIMBER_SOFTMAX, 0), other = d;
   limber_primitive *p, *q;
@@ -308,9 +309,10 @@ static void a_blob_holds_one_descriptor(void **state) {
   ok(limber_primitive_get_cache_id(q, id2));
   assert_string_equal(id, id2);
   limber_primitive_destroy(q);
-  refused(limber_primitive_create_from_cache_blob(NULL, &other, NULL, blob,
-                                                  size, &q),
-          LIMBER_INVALID, "cache blob: it is of another descriptor");
+  expect_rejected(limber_primitive_create_from_cache_blob(NULL, &other, NULL,
+                                                          blob, size, &q),
+                  LIMBER_INVALID,
+                  "cache blob: it belongs to another descriptor");
   assert_null(q);
   q = create(&other, NULL);
   ok(limber_primitive_get_cache_id(q, id2));
@@ -320,7 +322,7 @@ static void a_blob_holds_one_descriptor(void **state) {
   limber_blob_free(blob);
 }
 
-static void a_damaged_blob_is_refused(void **state) {
+static void a_corrupt_blob_is_rejected(void **state) {
   (void)state;
   limber_primitive_desc d = desc_of(LIMBER_SOFTMAX, 0);
   limber_primitive *p, *q;
@@ -341,21 +343,22 @@ static void a_damaged_blob_is_refused(void **state) {
         LIMBER_OK);
   }
   bytes[0] ^= 1;
-  refused(
+  expect_rejected(
       limber_primitive_create_from_cache_blob(NULL, &d, NULL, blob, size, &q),
-      LIMBER_INVALID, "cache blob: this is none");
+      LIMBER_INVALID, "cache blob: not a cache blob");
   bytes[0] ^= 1;
   bytes[8] ^= 2;
-  refused(
+  expect_rejected(
       limber_primitive_create_from_cache_blob(NULL, &d, NULL, blob, size, &q),
-      LIMBER_UNSUPPORTED, "cache blob: it is of version 3, not 1");
-  refused(limber_primitive_create_from_cache_blob(NULL, &d, NULL, NULL, 0, &q),
-          LIMBER_INVALID, "cache blob: it is cut short");
+      LIMBER_UNSUPPORTED, "cache blob: its format version is 3, not 1");
+  expect_rejected(
+      limber_primitive_create_from_cache_blob(NULL, &d, NULL, NULL, 0, &q),
+      LIMBER_INVALID, "cache blob: truncated");
   limber_primitive_destroy(p);
   limber_blob_free(blob);
 }
 
-// -- what is refused ---------------------------------------------------------
+// -- errors ------------------------------------------------------------------
 
 static limber_primitive_desc conv(void) {
   limber_primitive_desc d = desc_of(LIMBER_CONVOLUTION, 0);
@@ -367,7 +370,7 @@ static limber_primitive_desc conv(void) {
 static void wrong(const limber_primitive_desc *d, limber_status code,
                   const char *text) {
   limber_primitive *p;
-  refused(limber_primitive_create(NULL, d, NULL, &p), code, text);
+  expect_rejected(limber_primitive_create(NULL, d, NULL, &p), code, text);
   assert_null(p);
 }
 
@@ -382,7 +385,7 @@ static void errors_name_the_field(void **state) {
   wrong(&d, LIMBER_INVALID, "kind: 99 is not a limber_primitive_kind");
   d = conv();
   d.alg = LIMBER_ALG_RELU;
-  wrong(&d, LIMBER_INVALID, "alg: relu is of eltwise, not of convolution");
+  wrong(&d, LIMBER_INVALID, "alg: relu belongs to eltwise, not to convolution");
   d.alg = 1000;
   wrong(&d, LIMBER_INVALID, "alg: 1000 is not a limber_alg of convolution");
   d = conv();
@@ -393,7 +396,7 @@ static void errors_name_the_field(void **state) {
   wrong(&d, LIMBER_INVALID, "in[1]: convolution needs its operand 'weights'");
   d = conv();
   d.in[3] = d.in[0];
-  wrong(&d, LIMBER_INVALID, "in[3]: convolution has 3 operands at the most");
+  wrong(&d, LIMBER_INVALID, "in[3]: convolution has at most 3 operands");
   limber_primitive_desc gates = desc_of(LIMBER_RECURRENT, LIMBER_ALG_GRU);
   gates.in[0] = operand(3, ANY, ANY, L(1));
   gates.in[1] = gates.in[2] = operand(3, L(1), L(3), ANY);
@@ -413,7 +416,7 @@ static void errors_name_the_field(void **state) {
   wrong(&d, LIMBER_INVALID, "in[0] (src): layout: 7 is not a limber_layout");
   d = conv();
   d.strides[2] = 1;
-  wrong(&d, LIMBER_INVALID, "strides[2]: the image has 2 axes of space");
+  wrong(&d, LIMBER_INVALID, "strides[2]: src has 2 spatial axes");
   d = conv();
   d.pads[0] = -1;
   wrong(&d, LIMBER_INVALID, "pads[0]: -1 is not in 0 to");
@@ -434,40 +437,40 @@ static void more_errors_name_the_field(void **state) {
   d = desc_of(LIMBER_SOFTMAX, 0);
   d.in[0] = operand(2, L(4), L(4));
   d.axis = 2;
-  wrong(&d, LIMBER_INVALID, "axis: 2 is no axis of rank 2");
+  wrong(&d, LIMBER_INVALID, "axis: 2 is out of range for rank 2");
   d.axis = 0;
   d.in[0].layout = LIMBER_LAYOUT_CHANNELS_LAST;
-  wrong(&d, LIMBER_INVALID, "channels last need rank 3 or more, not 2");
+  wrong(&d, LIMBER_INVALID, "channels-last needs rank 3 or more, not 2");
   d.in[0].layout = 0;
   d.out_layout = LIMBER_LAYOUT_CHANNELS_LAST;
-  wrong(&d, LIMBER_INVALID, "out_layout: channels last need rank 3 or more");
+  wrong(&d, LIMBER_INVALID, "out_layout: channels-last needs rank 3 or more");
   d = desc_of(LIMBER_REDUCTION, LIMBER_ALG_REDUCE_SUM);
   d.in[0] = operand(2, L(4), L(4));
   d.n_axes = 2;
   d.axes[0] = d.axes[1] = 1;
-  wrong(&d, LIMBER_INVALID, "axes[1]: 1 is named twice");
+  wrong(&d, LIMBER_INVALID, "axes[1]: 1 is listed twice");
   d.axes[1] = 5;
-  wrong(&d, LIMBER_INVALID, "axes[1]: 5 is no axis of src");
+  wrong(&d, LIMBER_INVALID, "axes[1]: 5 is not an axis of src");
   d = desc_of(LIMBER_POOLING, LIMBER_ALG_POOL_MAX);
   d.in[0] = operand(4, L(1), L(2), L(8), L(8));
-  wrong(&d, LIMBER_INVALID, "kernel[0]: a window has no dim of 0");
+  wrong(&d, LIMBER_INVALID, "kernel[0]: must not be 0");
   d = desc_of(LIMBER_RESAMPLING, LIMBER_ALG_NEAREST);
   d.in[0] = operand(4, L(1), L(2), L(8), L(8));
-  wrong(&d, LIMBER_INVALID, "factors, sizes: set one of them");
+  wrong(&d, LIMBER_INVALID, "factors, sizes: set exactly one of them");
   d = desc_of(LIMBER_NORMALIZATION, LIMBER_ALG_BATCH_NORM);
   d.in[0] = operand(4, L(1), L(2), L(8), L(8));
   d.in[1] = d.in[2] = operand(1, L(2));
   wrong(&d, LIMBER_INVALID, "in[3]: batch_norm needs its operand 'mean'");
   d = desc_of(LIMBER_CONCAT, 0);
   d.in[0] = d.in[2] = operand(1, L(2));
-  wrong(&d, LIMBER_INVALID, "in[1]: is absent, and a later one is there");
+  wrong(&d, LIMBER_INVALID, "in[1]: is absent, but a later operand is present");
   d = desc_of(LIMBER_MATMUL, 0);
   d.in[0] = operand(2, L(2), L(3));
   d.in[1] = operand(2, L(4), L(5));
   wrong(&d, LIMBER_INVALID, "'matmul'");
 }
 
-static void wrong_post_operations_are_refused(void **state) {
+static void invalid_post_operations_are_rejected(void **state) {
   (void)state;
   limber_primitive_desc d = desc_of(LIMBER_ELTWISE, LIMBER_ALG_RELU);
   limber_operand large = operand(2, L(3), L(4)), absent = {0};
@@ -475,33 +478,33 @@ static void wrong_post_operations_are_refused(void **state) {
   limber_attr *a;
   d.in[0] = operand(1, L(4));
   ok(limber_attr_create(&a));
-  refused(limber_attr_append_eltwise(a, LIMBER_ALG_ADD, 0, 0), LIMBER_INVALID,
-          "alg: add is not of eltwise");
-  refused(limber_attr_append_binary(a, 0, &large), LIMBER_INVALID,
-          "alg: 0 is not of binary");
-  refused(limber_attr_set_reference(a, 2), LIMBER_INVALID,
-          "reference: 2 is neither 0 nor 1");
+  expect_rejected(limber_attr_append_eltwise(a, LIMBER_ALG_ADD, 0, 0),
+                  LIMBER_INVALID, "alg: add is not an alg of eltwise");
+  expect_rejected(limber_attr_append_binary(a, 0, &large), LIMBER_INVALID,
+                  "alg: 0 is not an alg of binary");
+  expect_rejected(limber_attr_set_reference(a, 2), LIMBER_INVALID,
+                  "reference: 2 is neither 0 nor 1");
   ok(limber_attr_append_binary(a, LIMBER_ALG_ADD, &large));
-  refused(limber_primitive_create(NULL, &d, a, &p), LIMBER_INVALID,
-          "post[0]: rank 2 is more than the result's, 1");
+  expect_rejected(limber_primitive_create(NULL, &d, a, &p), LIMBER_INVALID,
+                  "post[0]: rank 2 exceeds the result's rank, 1");
   limber_attr_destroy(a);
   ok(limber_attr_create(&a));
   ok(limber_attr_append_binary(a, LIMBER_ALG_ADD, &absent));
-  refused(limber_primitive_create(NULL, &d, a, &p), LIMBER_INVALID,
-          "post[0]: operand: dtype: it is absent");
+  expect_rejected(limber_primitive_create(NULL, &d, a, &p), LIMBER_INVALID,
+                  "post[0]: operand: dtype: the operand is absent");
   limber_attr_destroy(a);
   ok(limber_attr_create(&a));
   ok(limber_attr_append_binary(a, LIMBER_ALG_LESS, &d.in[0]));
-  refused(limber_primitive_create(NULL, &d, a, &p), LIMBER_INVALID,
-          "post[0]: alg: less makes bools");
+  expect_rejected(limber_primitive_create(NULL, &d, a, &p), LIMBER_INVALID,
+                  "post[0]: alg: less makes bools");
   for (int i = 1; i < LIMBER_MAX_POST_OPS; i++)
     ok(limber_attr_append_sum(a, 1));
-  refused(limber_attr_append_sum(a, 1), LIMBER_UNSUPPORTED,
-          "there are 8 already");
+  expect_rejected(limber_attr_append_sum(a, 1), LIMBER_UNSUPPORTED,
+                  "there are 8 already");
   limber_attr_destroy(a);
 }
 
-static void wrong_inputs_are_refused(void **state) {
+static void invalid_inputs_are_rejected(void **state) {
   (void)state;
   float x[12] = {0};
   limber_primitive_desc d = desc_of(LIMBER_MATMUL, 0);
@@ -511,25 +514,26 @@ static void wrong_inputs_are_refused(void **state) {
   d.in[0] = operand(2, ANY, ANY);
   d.in[1] = operand(2, ANY, L(3));
   limber_primitive *p = create(&d, NULL);
-  refused(limber_primitive_execute(p, in, 1, &out, 1, NULL), LIMBER_INVALID,
-          "1 inputs were given, it takes 2");
-  refused(limber_primitive_execute(p, in, 2, &out, 1, NULL), LIMBER_INVALID,
-          "'matmul'");
+  expect_rejected(limber_primitive_execute(p, in, 1, &out, 1, NULL),
+                  LIMBER_INVALID,
+                  "1 inputs were given, but the primitive takes 2");
+  expect_rejected(limber_primitive_execute(p, in, 2, &out, 1, NULL),
+                  LIMBER_INVALID, "'matmul'");
   in[0].dtype = LIMBER_I64;
-  refused(limber_primitive_execute(p, in, 2, &out, 1, NULL), LIMBER_INVALID,
-          "input 'a': wrong type");
+  expect_rejected(limber_primitive_execute(p, in, 2, &out, 1, NULL),
+                  LIMBER_INVALID, "input 'a': wrong type");
   in[0].data = NULL;
-  refused(limber_primitive_execute(p, in, 2, &out, 1, NULL), LIMBER_INVALID,
-          "input 'a': data is NULL");
-  refused(limber_primitive_query(p, NULL, 0, &info), LIMBER_INVALID,
-          "it has runtime dims");
+  expect_rejected(limber_primitive_execute(p, in, 2, &out, 1, NULL),
+                  LIMBER_INVALID, "input 'a': data is NULL");
+  expect_rejected(limber_primitive_query(p, NULL, 0, &info), LIMBER_INVALID,
+                  "the primitive has runtime dims");
   assert_null(out.data);
   limber_primitive_destroy(p);
 }
 
 // -- threads -----------------------------------------------------------------
 
-enum { THREADS = 16, TURNS = 200, K = 37, COLS = 19 };
+enum { THREADS = 16, ITERATIONS = 200, K = 37, COLS = 19 };
 
 typedef struct work {
   limber_primitive *primitive;
@@ -551,7 +555,7 @@ static int differ(const float *x, const float *w, const float *y, int rows) {
 static void *execute_often(void *user) {
   work *v = user;
   static _Thread_local float x[16 * K], y[16 * COLS];
-  for (int i = 0; i < TURNS; i++) {
+  for (int i = 0; i < ITERATIONS; i++) {
     int rows = 1 + (int)(v->seed * 7u + (unsigned)i) % 16;
     fill(x, (size_t)(rows * K), v->seed + (unsigned)i);
     limber_tensor in = tensor(x, 2, L(rows), L(K));
@@ -610,10 +614,10 @@ static void many_threads_get_one_primitive(void **state) {
     limber_primitive_destroy(works[i].primitive);
 }
 
-// Equal and different ones, while the capacity changes.
+// Creates equal and different primitives while the capacity changes.
 static void *create_often(void *user) {
   work *v = user;
-  for (int i = 0; i < TURNS; i++) {
+  for (int i = 0; i < ITERATIONS; i++) {
     limber_primitive_desc d = desc_of(LIMBER_ELTWISE, LIMBER_ALG_RELU);
     limber_primitive *p;
     float x[64], y[64];
@@ -709,8 +713,8 @@ static void a_runtime_ends_while_another_runs(void **state) {
   limber_runtime_destroy(running);
 }
 
-// A budget of 64 MB is to hold many.
-static void a_primitive_counts_little(void **state) {
+// A budget of 64 MB must hold many primitives.
+static void a_primitive_takes_few_bytes_of_the_budget(void **state) {
   (void)state;
   limber_runtime *r;
   limber_cache_stats stats = {.size = sizeof stats};
@@ -733,7 +737,7 @@ static uint64_t bytes_kept(limber_runtime *r) {
   return stats.primitives.bytes;
 }
 
-static void plans_of_runtime_dims_count(void **state) {
+static void plans_of_runtime_dims_count_in_the_budget(void **state) {
   (void)state;
   float x[64] = {0}, y[64];
   uint64_t capacity;
@@ -758,8 +762,8 @@ static void plans_of_runtime_dims_count(void **state) {
   ok(limber_set_cache_capacity(capacity));
 }
 
-// A convolution of a row-major image, with a turn at both ends.
-static void memory_between_steps_counts(void **state) {
+// A convolution of a row-major feature map, with a Transpose at both ends.
+static void scratch_memory_counts_in_the_budget(void **state) {
   (void)state;
   enum { C = 4, SIDE = 32, PIXELS = SIDE * SIDE };
   static float x[C * PIXELS], w[C * C], y[C * PIXELS];
@@ -783,7 +787,8 @@ static void memory_between_steps_counts(void **state) {
     ok(limber_primitive_execute(p, &in, 1, &out, 1, NULL));
     assert_int_equal(bytes_kept(r), before + info.scratch_bytes);
   }
-  // With it there is too little room: it goes, though the rest would fit.
+  // With the scratch memory it exceeds the budget and is evicted, although its
+  // other memory would fit.
   ok(limber_set_cache_capacity(before + info.scratch_bytes / 2));
   assert_int_equal(bytes_kept(r), 0);
   limber_primitive_destroy(p);
@@ -793,26 +798,26 @@ static void memory_between_steps_counts(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(a_primitive_counts_little),
-      TEST(plans_of_runtime_dims_count),
-      TEST(memory_between_steps_counts),
-      TEST(a_product_with_post_operations_and_a_runtime_dim),
-      TEST(channels_may_lie_last),
-      TEST(tensors_may_be_windows),
+      TEST(a_primitive_takes_few_bytes_of_the_budget),
+      TEST(plans_of_runtime_dims_count_in_the_budget),
+      TEST(scratch_memory_counts_in_the_budget),
+      TEST(a_matmul_with_post_operations_and_a_runtime_dim),
+      TEST(operands_may_be_channels_last),
+      TEST(tensors_may_have_strides),
       TEST(a_sum_may_be_the_memory_of_the_result),
       TEST(a_recurrence_has_several_results),
-      TEST(the_reference_is_plain_c),
-      TEST(scratch_may_be_the_callers),
-      TEST(the_attribute_decides_which_kernels),
+      TEST(the_reference_attribute_uses_no_kernels),
+      TEST(the_caller_may_supply_scratch),
+      TEST(the_attribute_decides_whether_kernels_are_reusable),
       TEST(equal_descriptors_share_a_primitive),
-      TEST(without_room_nothing_is_remembered),
-      TEST(a_runtime_takes_its_primitives_along),
-      TEST(a_blob_holds_one_descriptor),
-      TEST(a_damaged_blob_is_refused),
+      TEST(without_capacity_nothing_is_cached),
+      TEST(a_runtime_may_end_after_its_primitives),
+      TEST(a_blob_is_valid_for_one_descriptor),
+      TEST(a_corrupt_blob_is_rejected),
       TEST(errors_name_the_field),
       TEST(more_errors_name_the_field),
-      TEST(wrong_post_operations_are_refused),
-      TEST(wrong_inputs_are_refused),
+      TEST(invalid_post_operations_are_rejected),
+      TEST(invalid_inputs_are_rejected),
       TEST(many_threads_execute_one_primitive),
       TEST(many_threads_get_one_primitive),
       TEST(many_threads_create_while_the_capacity_changes),

@@ -1,4 +1,4 @@
-// api/primitive_test.h -- descriptors and tensors in few words, for tests.
+// api/primitive_test.h -- short helpers for descriptors and tensors in tests.
 #ifndef LB_API_PRIMITIVE_TEST_H
 #define LB_API_PRIMITIVE_TEST_H
 
@@ -21,8 +21,8 @@ static inline void ok(limber_status st) {
   assert_int_equal(st, LIMBER_OK);
 }
 
-static inline void refused(limber_status st, limber_status code,
-                           const char *text) {
+static inline void expect_rejected(limber_status st, limber_status code,
+                                   const char *text) {
   assert_int_equal(st, code);
   if (!strstr(limber_last_error(), text))
     print_error("said: %s\nnot: %s\n", limber_last_error(), text);

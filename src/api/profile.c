@@ -1,5 +1,6 @@
-// api/profile.c -- a run, step by step. Events are kept as they come and told
-// afterwards, so that telling them is in nobody's time.
+// api/profile.c -- profiles a run step by step. Step events are collected
+// during the run and reported to the callback afterwards, so that the callback
+// does not count in the times.
 #include <stdlib.h>
 
 #include "api/error.h"
@@ -9,11 +10,11 @@
 typedef struct events {
   lb_step_event *list;  // owned
   size_t n, cap;
-  size_t n_steps;  // of the list; then come nodes that took none
-  lb_plan *plan;   // retained: what the run went by; NULL: nobody asks
+  size_t n_steps;  // the first events are steps; the others are skipped nodes
+  lb_plan *plan;   // of the run; retained; NULL: not needed
 } events;
 
-static lb_status keep(void *user, const lb_step_event *e) {
+static lb_status add_event(void *user, const lb_step_event *e) {
   events *all = user;
   if (all->n == all->cap) {
     size_t cap = all->cap ? all->cap * 2 : 256;
@@ -26,11 +27,11 @@ static lb_status keep(void *user, const lb_step_event *e) {
   return LB_OK;
 }
 
-static lb_status keep_skip(void *user, const lb_node *node, lb_reason why) {
-  return keep(user, &(lb_step_event){.node = node, .reason = why});
+static lb_status add_skipped(void *user, const lb_node *node, lb_reason why) {
+  return add_event(user, &(lb_step_event){.node = node, .reason = why});
 }
 
-static lb_status keep_plan(void *user, lb_plan *plan) {
+static lb_status retain_plan(void *user, lb_plan *plan) {
   events *all = user;
   lb_plan_release(all->plan);
   all->plan = lb_plan_retain(plan);
@@ -43,8 +44,8 @@ static void print_kernel(const lb_slot *slot, lb_strbuf *out) {
   lb_facts_print(&slot->key.facts, out);
 }
 
-static void tell(const lb_step_event *e, bool skipped, limber_step_fn *fn,
-                 void *user) {
+static void report_step(const lb_step_event *e, bool skipped,
+                        limber_step_fn *fn, void *user) {
   lb_strbuf text = {0};
   if (e->slot) print_kernel(e->slot, &text);
   limber_step step = {
@@ -56,7 +57,7 @@ static void tell(const lb_step_event *e, bool skipped, limber_step_fn *fn,
       .rows = e->dims[LB_DIM_ROWS],
       .cols = e->dims[LB_DIM_COLS],
       .k = e->dims[LB_DIM_K],
-      .len = e->dims[LB_DIM_LEN],
+      .len = e->dims[LB_DIM_TAPS_Y],
       .outer = e->outer,
       .bytes = e->bytes,
       .flops = e->flops,
@@ -70,7 +71,8 @@ static void tell(const lb_step_event *e, bool skipped, limber_step_fn *fn,
   lb_strbuf_fini(&text);
 }
 
-static void tell_removed(const lb_removed *r, limber_step_fn *fn, void *user) {
+static void report_removed(const lb_removed *r, limber_step_fn *fn,
+                           void *user) {
   limber_step step = {
       .size = sizeof step,
       .name = r->name ? r->name : "",
@@ -91,16 +93,16 @@ static limber_status profile(limber_session *s, const limber_tensor *inputs,
                              void *user) {
   const lb_graph *g = s->model.graph;
   events all = {0};
-  lb_watcher watcher = {keep, &all, explain ? keep_plan : NULL};
+  lb_watcher watcher = {add_event, &all, explain ? retain_plan : NULL};
   lb_run_how how = {.watcher = &watcher};
   lb_status st = lb_api_run(s, inputs, n_inputs, outputs, n_outputs, &how);
   all.n_steps = all.n;
   if (!lb_failed(st) && all.plan)
-    st = lb_explain_skips(all.plan, g->main, keep_skip, &all);
+    st = lb_explain_skips(all.plan, g->main, add_skipped, &all);
   for (size_t i = 0; !lb_failed(st) && i < all.n; i++)
-    tell(&all.list[i], i >= all.n_steps, fn, user);
+    report_step(&all.list[i], i >= all.n_steps, fn, user);
   for (size_t i = 0; !lb_failed(st) && explain && i < g->n_removed; i++)
-    tell_removed(&g->removed[i], fn, user);
+    report_removed(&g->removed[i], fn, user);
   lb_plan_release(all.plan);
   free(all.list);
   return lb_report(st, &s->runtime->log);

@@ -1,4 +1,5 @@
-// api/run.c -- a caller's tensors, matched with the model's inputs and outputs.
+// api/run.c -- matches the caller's tensors with the model's inputs and
+// outputs, and runs or plans the model.
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,16 +9,16 @@
 #include "api/options.h"
 #include "api/session.h"
 
-#define SMALL 4096  // bytes of a request that need no allocation
+#define SMALL 4096  // a request up to this many bytes needs no allocation
 
 // One request: a tensor for each input and each output of the model.
 typedef struct request {
   _Alignas(max_align_t) char small[SMALL];
   limber_session *s;
-  lb_tensor *in;    // dtype LB_NONE: not given yet
-  lb_output *out;   // one allocation with `in`
-  uint32_t *where;  // of each tensor asked for: which output of the model
-  bool planning;    // inputs need no data
+  lb_tensor *in;           // dtype LB_NONE: not given yet
+  lb_output *out;          // one allocation with `in`
+  uint32_t *output_index;  // for each requested tensor: the model's output
+  bool planning;           // inputs need no data
 } request;
 
 static lb_status request_init(request *q, limber_session *s, size_t n_out) {
@@ -27,15 +28,15 @@ static lb_status request_init(request *q, limber_session *s, size_t n_out) {
   q->in = NULL;
   q->planning = false;
   if (n_out > s->outputs.n)
-    return lb_error(LB_INVALID, "the model has %zu outputs, %zu were asked for",
+    return lb_error(LB_INVALID, "the model has %zu outputs, %zu were requested",
                     s->outputs.n, n_out);
-  size_t size = in + out + n_out * sizeof *q->where;
+  size_t size = in + out + n_out * sizeof *q->output_index;
   char *memory = size <= SMALL ? q->small : malloc(size);
   if (!memory) return lb_oom();
   memset(memory, 0, size);
   q->in = (lb_tensor *)(void *)memory;
   q->out = (lb_output *)(void *)(memory + in);
-  q->where = (uint32_t *)(void *)(memory + in + out);
+  q->output_index = (uint32_t *)(void *)(memory + in + out);
   return LB_OK;
 }
 
@@ -45,21 +46,21 @@ static void request_fini(request *q) {
 
 // -- finding the port --------------------------------------------------------
 
-static lb_status no_such(const lb_ports *ports, const char *what,
-                         const char *name) {
+static lb_status unknown_port(const lb_ports *ports, const char *what,
+                              const char *name) {
   lb_strbuf names = {0};
   lb_describe_names(ports->infos, ports->n, &names);
   lb_status st =
       ports->n
           ? lb_error(LB_INVALID, "the model has no %s '%s'; its %ss are %s",
                      what, name, what, lb_strbuf_str(&names))
-          : lb_error(LB_INVALID, "the model has no %s '%s', nor any other",
-                     what, name);
+          : lb_error(LB_INVALID, "the model has no %s '%s'; it has none", what,
+                     name);
   lb_strbuf_fini(&names);
   return st;
 }
 
-// `what` is "input" or "output"; `i` is the tensor's place in the call.
+// `what` is "input" or "output"; `i` is the tensor's position in the call.
 static lb_status find_port(const lb_ports *ports, const char *what,
                            const char *name, size_t i, size_t *out) {
   *out = i;
@@ -69,7 +70,7 @@ static lb_status find_port(const lb_ports *ports, const char *what,
                     "%s %zu was given by position, but the model has only %zu",
                     what, i, ports->n);
   const limber_value_info *port = lb_map_gets(&ports->by_name, name);
-  if (!port) return no_such(ports, what, name);
+  if (!port) return unknown_port(ports, what, name);
   *out = (size_t)(port - ports->infos);
   return LB_OK;
 }
@@ -82,12 +83,12 @@ static lb_status check_data(const limber_tensor *t, const lb_tensor *in,
   LB_TRY(lb_tensor_reach(in, &need, &before));
   if (planning && !t->data) return LB_OK;
   if (need && !t->data)
-    return lb_error(LB_INVALID, "data is NULL, and dims ask for %zu bytes",
+    return lb_error(LB_INVALID, "data is NULL, but its dims need %zu bytes",
                     need);
   char dims[160], strides[300];
-  need -= before;  // `bytes` counts from data on
+  need -= before;  // `bytes` counts from `data`
   if (t->bytes && t->bytes < need)
-    return lb_error(LB_INVALID, "%s%s%s%s takes %zu bytes, data has %zu",
+    return lb_error(LB_INVALID, "%s%s%s%s needs %zu bytes, data has %zu",
                     lb_dtype_name(in->dtype),
                     lb_dims_print(in->rank, in->dims, dims, sizeof dims),
                     t->strides ? " with strides " : "",
@@ -108,8 +109,8 @@ lb_status lb_api_check(const limber_tensor *t) {
   return LB_OK;
 }
 
-// What is dense has the strides of that, whatever was given for axes that are
-// not walked along: a plan serves all of them.
+// Normalises the strides of axes with one element: a dense tensor gets dense
+// strides, so that one plan serves all of them.
 static void take_strides(const limber_tensor *t, lb_tensor *in) {
   if (t->strides)
     memcpy(in->strides, t->strides, (size_t)t->rank * sizeof *t->strides);
@@ -121,7 +122,8 @@ static void take_strides(const limber_tensor *t, lb_tensor *in) {
     if (in->dims[i] == 1) in->strides[i] = 0;
 }
 
-lb_status lb_api_take(const limber_tensor *t, bool planning, lb_tensor *out) {
+lb_status lb_api_read_input(const limber_tensor *t, bool planning,
+                            lb_tensor *out) {
   if (t->dtype <= LIMBER_NONE || (int)t->dtype >= (int)LB_DTYPE_COUNT)
     return lb_error(LB_INVALID, "%d is not a dtype", (int)t->dtype);
   if (t->rank < 0 || t->rank > LB_MAX_RANK)
@@ -135,7 +137,7 @@ lb_status lb_api_take(const limber_tensor *t, bool planning, lb_tensor *out) {
   LB_TRY(lb_dims_count(in.rank, in.dims, &count));
   take_strides(t, &in);
   LB_TRY(check_data(t, &in, planning));
-  static max_align_t nothing;  // what an input without elements points to
+  static max_align_t nothing;  // the address of an input without elements
   if (!in.data && !planning) in.data = &nothing;
   *out = in;
   return LB_OK;
@@ -148,11 +150,11 @@ static lb_status take_input(request *q, const limber_tensor *t, size_t i) {
   const char *name = ports->infos[k].name;
   if (q->in[k].dtype)
     return lb_error(LB_INVALID, "input '%s' was given twice", name);
-  lb_status st = lb_api_take(t, q->planning, &q->in[k]);
+  lb_status st = lb_api_read_input(t, q->planning, &q->in[k]);
   return lb_failed(st) ? lb_status_note(st, "input '%s'", name) : st;
 }
 
-static lb_status missing(const limber_value_info *port) {
+static lb_status missing_input(const limber_value_info *port) {
   lb_strbuf type = {0};
   lb_describe_type(port, &type);
   lb_status st = lb_error(LB_INVALID, "missing input '%s' (%s)", port->name,
@@ -166,14 +168,14 @@ static lb_status take_inputs(request *q, const limber_tensor *inputs,
   const lb_ports *ports = &q->s->inputs;
   for (size_t i = 0; i < n; i++) LB_TRY(take_input(q, &inputs[i], i));
   for (size_t i = 0; i < ports->n; i++)
-    if (!q->in[i].dtype) return missing(&ports->infos[i]);
+    if (!q->in[i].dtype) return missing_input(&ports->infos[i]);
   return LB_OK;
 }
 
 // -- outputs -----------------------------------------------------------------
 
-// A model may list a name several times: each time it is asked for is the next
-// of them. What is not left is `k` again.
+// A model may list an output name several times: each request for the name
+// takes the next one. Returns `k` again if none is left.
 static size_t next_of_name(const request *q, size_t k) {
   const lb_ports *ports = &q->s->outputs;
   for (size_t i = 0; i < ports->n && q->out[k].wanted; i++)
@@ -183,7 +185,7 @@ static size_t next_of_name(const request *q, size_t k) {
   return k;
 }
 
-lb_status lb_api_take_output(const limber_tensor *t, lb_output *out) {
+lb_status lb_api_read_output(const limber_tensor *t, lb_output *out) {
   *out = (lb_output){.wanted = true, .data = t->data};
   LB_TRY(lb_api_check(t));
   if (t->data) out->cap = t->bytes;
@@ -208,33 +210,34 @@ static lb_status take_outputs(request *q, const limber_tensor *outputs,
     LB_TRY(find_port(ports, "output", outputs[i].name, i, &k));
     if (outputs[i].name) k = next_of_name(q, k);
     if (q->out[k].wanted)
-      return lb_error(LB_INVALID, "output '%s' was asked for twice",
+      return lb_error(LB_INVALID, "output '%s' was requested twice",
                       ports->infos[k].name);
-    q->where[i] = (uint32_t)k;
-    lb_status st = lb_api_take_output(&outputs[i], &q->out[k]);
+    q->output_index[i] = (uint32_t)k;
+    lb_status st = lb_api_read_output(&outputs[i], &q->out[k]);
     if (lb_failed(st))
       return lb_status_note(st, "output '%s'", ports->infos[k].name);
   }
   return LB_OK;
 }
 
-void lb_api_give(limber_runtime *runtime, const lb_output *from,
-                 limber_tensor *to) {
+void lb_api_write_output(limber_runtime *runtime, const lb_output *from,
+                         limber_tensor *to) {
   to->dtype = (limber_dtype)from->tensor.dtype;
   to->rank = from->tensor.rank;
   memcpy(to->dims, from->tensor.dims, (size_t)to->rank * sizeof *to->dims);
   to->data = from->data;
   to->bytes = lb_tensor_bytes(&from->tensor);
-  size_t before;  // its strides were found right before it was written
+  size_t before;  // its strides were validated before the run wrote to it
   if (from->strides)
     lb_status_drop(lb_tensor_reach(&from->tensor, &to->bytes, &before));
-  // Memory that Limber gave in an earlier run stays Limber's to free.
+  // Memory that Limber allocated in an earlier run keeps its owner.
   if (from->owned) to->owner = runtime;
 }
 
 static void give_outputs(const request *q, limber_tensor *outputs, size_t n) {
   for (size_t i = 0; i < n; i++)
-    lb_api_give(q->s->runtime, &q->out[q->where[i]], &outputs[i]);
+    lb_api_write_output(q->s->runtime, &q->out[q->output_index[i]],
+                        &outputs[i]);
 }
 
 lb_status lb_api_run(limber_session *s, const limber_tensor *inputs,
@@ -247,10 +250,10 @@ lb_status lb_api_run(limber_session *s, const limber_tensor *inputs,
   if (lb_failed(st)) goto done;
   st = take_outputs(&q, outputs, n_outputs);
   if (lb_failed(st)) goto done;
-  st = lb_session_run_so(s->session, q.in, q.out, how);
+  st = lb_session_run_with(s->session, q.in, q.out, how);
   if (lb_failed(st)) goto done;
   give_outputs(&q, outputs, n_outputs);
-  lb_declared_after(s, q.out);
+  lb_declared_check_run(s, q.out);
 
 done:
   request_fini(&q);
@@ -262,8 +265,8 @@ limber_status limber_session_run(limber_session *session,
                                  limber_tensor *outputs, size_t n_outputs,
                                  const limber_run_options *options) {
   lb_run_how how;
-  lb_run_limits bound;
-  lb_status st = lb_how_read(options, &bound, &how);
+  lb_run_limits limits;
+  lb_status st = lb_run_options_read(options, &limits, &how);
   if (!lb_failed(st))
     st = lb_api_run(session, inputs, n_inputs, outputs, n_outputs, &how);
   return lb_report(st, &session->runtime->log);

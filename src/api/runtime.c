@@ -1,8 +1,8 @@
-// api/runtime.c -- threads, log, memory and events of sessions, and what these
-// do that do not say.
+// api/runtime.c -- runtimes: threads, log, allocator and events of sessions,
+// and the defaults for their options.
 //
-// The default runtime is made at first use and never destroyed: threads of the
-// program may still run sessions while it exits.
+// The default runtime is created at first use and never destroyed, because
+// threads of the program may still run sessions while the process exits.
 #include "api/runtime.h"
 
 #include <pthread.h>
@@ -45,14 +45,14 @@ static void forward_event(void *user, const lb_event *e, const char *text) {
 
 // -- the environment ---------------------------------------------------------
 
-// True until told once: a bad variable is worth one line per process.
-static bool may_warn(atomic_flag *told) {
-  return !atomic_flag_test_and_set(told);
+// Returns true once: an invalid variable causes one warning per process.
+static bool may_warn(atomic_flag *warned) {
+  return !atomic_flag_test_and_set(warned);
 }
 
 static void read_log_level(limber_runtime *r) {
   static const char *const names[] = {"error", "warn", "info", "debug"};
-  static atomic_flag told = ATOMIC_FLAG_INIT;
+  static atomic_flag warned = ATOMIC_FLAG_INIT;
   const char *text = getenv("LIMBER_LOG");
   if (!text || !*text) return;
   for (int i = 0; i < 4; i++) {
@@ -60,7 +60,7 @@ static void read_log_level(limber_runtime *r) {
     r->log.level = (lb_log_level)i;
     return;
   }
-  if (may_warn(&told))
+  if (may_warn(&warned))
     lb_log_line(&r->log, LB_LOG_WARN,
                 "LIMBER_LOG=%s is ignored: it must be error, warn, info or "
                 "debug",
@@ -68,13 +68,13 @@ static void read_log_level(limber_runtime *r) {
 }
 
 static int read_threads(const limber_runtime *r) {
-  static atomic_flag told = ATOMIC_FLAG_INIT;
+  static atomic_flag warned = ATOMIC_FLAG_INIT;
   const char *text = getenv("LIMBER_THREADS");
   if (!text || !*text) return 0;
   char *end;
   long n = strtol(text, &end, 10);
   if (!*end && n >= 1 && n <= MAX_THREADS) return (int)n;
-  if (may_warn(&told))
+  if (may_warn(&warned))
     lb_log_line(&r->log, LB_LOG_WARN,
                 "LIMBER_THREADS=%s is ignored: it must be a number from 1 to "
                 "%d",
@@ -83,11 +83,11 @@ static int read_threads(const limber_runtime *r) {
 }
 
 static bool read_deterministic(const limber_runtime *r) {
-  static atomic_flag told = ATOMIC_FLAG_INIT;
+  static atomic_flag warned = ATOMIC_FLAG_INIT;
   const char *text = getenv("LIMBER_DETERMINISTIC");
   if (!text || !*text || strcmp(text, "0") == 0) return false;
   if (strcmp(text, "1") == 0) return true;
-  if (may_warn(&told))
+  if (may_warn(&warned))
     lb_log_line(&r->log, LB_LOG_WARN,
                 "LIMBER_DETERMINISTIC=%s is ignored: it must be 0 or 1", text);
   return false;
@@ -104,7 +104,7 @@ lb_status lb_check_compile_ops(int ops) {
                   ops);
 }
 
-// -- making one --------------------------------------------------------------
+// -- creating a runtime ------------------------------------------------------
 
 static lb_status check(const limber_runtime_options *o) {
   if (o->threads < 0 || o->threads > MAX_THREADS)
@@ -138,7 +138,8 @@ static void set_log(limber_runtime *r, const limber_runtime_options *o) {
   }
 }
 
-static lb_status listen(limber_runtime *r, const limber_runtime_options *o) {
+static lb_status open_events(limber_runtime *r,
+                             const limber_runtime_options *o) {
   if (!o->event) return LB_OK;
   r->user_event = o->event;
   r->event_user = o->event_user;
@@ -156,7 +157,7 @@ static lb_status runtime_new(const limber_runtime_options *o,
         (lb_alloc){o->allocator->alloc, o->allocator->free, o->allocator->user};
   int threads = o->threads ? o->threads : read_threads(r);
   if (!threads) threads = lb_cpu_usable();
-  lb_status st = listen(r, o);
+  lb_status st = open_events(r, o);
   if (!lb_failed(st)) st = lb_pool_new(threads, &r->pool);
   lb_member self = {&r->log, r->events, r->pool};
   if (!lb_failed(st)) st = lb_shared_join(&self, &r->shared, &r->seat);
@@ -179,16 +180,16 @@ static lb_status runtime_new(const limber_runtime_options *o,
 
 static lb_status default_runtime(limber_runtime **out) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  static _Atomic(limber_runtime *) made;
-  *out = atomic_load_explicit(&made, memory_order_acquire);
+  static _Atomic(limber_runtime *) created;
+  *out = atomic_load_explicit(&created, memory_order_acquire);
   if (*out) return LB_OK;
   lb_status st = LB_OK;
   pthread_mutex_lock(&lock);
-  *out = atomic_load_explicit(&made, memory_order_relaxed);
+  *out = atomic_load_explicit(&created, memory_order_relaxed);
   if (!*out) {
     st = runtime_new(&(limber_runtime_options){0}, out);
     if (!lb_failed(st))
-      atomic_store_explicit(&made, *out, memory_order_release);
+      atomic_store_explicit(&created, *out, memory_order_release);
   }
   pthread_mutex_unlock(&lock);
   return st;
@@ -230,7 +231,8 @@ int limber_runtime_threads(limber_runtime *runtime) {
 }
 
 void limber_runtime_flush(limber_runtime *runtime) {
-  if (runtime) lb_events_flush(runtime->events);  // the default one has none
+  if (runtime)
+    lb_events_flush(runtime->events);  // the default runtime has no callback
 }
 
 const char *limber_event_name(size_t i) {

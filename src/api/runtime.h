@@ -1,5 +1,5 @@
-// api/runtime.h -- a thread pool, an allocator, a log, a listener to events,
-// and what sessions do that do not say.
+// api/runtime.h -- a thread pool, an allocator, a log, an event callback, and
+// the defaults for the options of sessions.
 #ifndef LB_API_RUNTIME_H
 #define LB_API_RUNTIME_H
 
@@ -14,29 +14,31 @@
 #include "limber/limber.h"
 
 struct limber_runtime {
-  lb_shared *shared;  // the process's
-  lb_seat *seat;      // where it sits in the hub
+  lb_shared *shared;  // the shared object of the process; borrowed
+  lb_seat *seat;      // its membership of the hub
   lb_pool *pool;      // owned
   lb_log log;
   lb_alloc alloc;
   void (*user_log)(void *user, int level, const char *line);
   void *log_user;
-  lb_events *events;  // owned; NULL: nobody listens
+  lb_events *events;  // owned; NULL: there is no event callback
   void (*user_event)(void *user, const limber_event *event);
   void *event_user;
-  bool deterministic;   // what sessions are that do not say
-  lb_prefer prefer;     // likewise
-  lb_policy policy;     // likewise
+  bool deterministic;   // default for sessions
+  lb_prefer prefer;     // default for sessions
+  lb_policy policy;     // default for sessions
   uint64_t passes_off;  // bits of lb_pass_options.off
 };
 
-// `given`, or where that is NULL the default one, which lives for ever.
+// Returns `given` or, if that is NULL, the default runtime, which is created at
+// first use and never destroyed.
 lb_status lb_runtime_of(limber_runtime *given, limber_runtime **out);
 
-// As users of slots: what does not say more than its runtime.
+// Returns the runtime as a user of slots, with no option of a session set.
 lb_slot_user lb_runtime_user(const limber_runtime *r);
 
-// LB_INVALID unless it is a limber_compile, a limber_compile_ops.
+// Return LB_INVALID unless the number is a limber_compile or a
+// limber_compile_ops.
 lb_status lb_check_compile(int when);
 lb_status lb_check_compile_ops(int ops);
 

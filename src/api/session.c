@@ -1,4 +1,4 @@
-// api/session.c -- loading a model, and what can be asked of it.
+// api/session.c -- loads a model, describes it, and returns its statistics.
 #include "api/session.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "graph/pass.h"
 
 #define DTYPE(id, text, bytes, cls) \
-  _Static_assert((int)LIMBER_##id == (int)LB_##id, "dtypes are one to one");
+  _Static_assert((int)LIMBER_##id == (int)LB_##id, "dtypes are equal");
 LB_DTYPES(DTYPE)
 _Static_assert(LIMBER_MAX_RANK == LB_MAX_RANK, "ranks agree");
 
@@ -81,8 +81,7 @@ static lb_status check_options(const limber_session_options *o) {
     return lb_error(LB_INVALID, "deterministic: %d is neither 0 nor 1",
                     o->deterministic);
   if (o->prefer_reusable_kernels < -1 || o->prefer_reusable_kernels > 1)
-    return lb_error(LB_INVALID,
-                    "prefer_reusable_kernels: %d is none of -1, 0 and 1",
+    return lb_error(LB_INVALID, "prefer_reusable_kernels: %d is not -1, 0 or 1",
                     o->prefer_reusable_kernels);
   if (o->reference < 0 || o->reference > 1)
     return lb_error(LB_INVALID, "reference: %d is neither 0 nor 1",
@@ -91,8 +90,8 @@ static lb_status check_options(const limber_session_options *o) {
   return lb_check_compile_ops(o->compile_ops);
 }
 
-// What one processor has in its second cache.
-static size_t near_bytes(void) {
+// The size of a processor's L2 cache, or 1 MB if it is unknown.
+static size_t l2_bytes(void) {
   size_t l2 = lb_host_caches_get().l2;
   return l2 ? l2 : (size_t)1 << 20;
 }
@@ -106,8 +105,9 @@ static lb_status load(limber_session *s, const source *from,
       lb_prefer_of(o->prefer_reusable_kernels, "session", s->runtime->prefer);
   s->policy = lb_policy_of(s->runtime->policy, o);
   const lb_kernels *kernels = &s->runtime->shared->kernels;
-  LB_TRY(from->path ? lb_onnx_load(from->path, &how, &s->model)
-                    : lb_onnx_parse(from->bytes, o->folder, &how, &s->model));
+  LB_TRY(from->path
+             ? lb_onnx_load(from->path, &how, &s->model)
+             : lb_onnx_parse(from->bytes, o->directory, &how, &s->model));
   lb_session_options options = {
       .pool = s->runtime->pool,
       .alloc = &s->runtime->alloc,
@@ -118,7 +118,7 @@ static lb_status load(limber_session *s, const source *from,
       .log = &s->runtime->log,
       .slots = o->reference ? NULL : kernels->slots,
       .user = lb_seat_bit(s->runtime->seat),
-      .near_bytes = near_bytes(),
+      .l2_bytes = l2_bytes(),
       .events = s->runtime->events,
       .deterministic = o->deterministic || s->runtime->deterministic,
       .reusable = s->prefer.reusable,
@@ -128,12 +128,12 @@ static lb_status load(limber_session *s, const source *from,
       .compile_threshold = s->policy.compile_threshold,
   };
   LB_TRY(lb_session_new(s->model.graph, &options, &s->session));
-  // Weights that were packed are not read in the file any more.
+  // Packed weights are not read from the mapped file any more.
   for (uint32_t i = 0; i < s->model.n_files; i++)
-    lb_file_rest(&s->model.files[i]);
+    lb_file_drop_pages(&s->model.files[i]);
   LB_TRY(add_ports(s));
   LB_TRY(add_properties(s));
-  LB_TRY(lb_declared_before(s));
+  LB_TRY(lb_declared_check_model(s));
   if (!o->load_warmup)
     lb_session_load_warmup(s->session, lb_clock_ns() - start);
   return LB_OK;
@@ -190,7 +190,7 @@ void limber_session_close(limber_session *s) {
   free(s);
 }
 
-// -- asking ------------------------------------------------------------------
+// -- descriptions and statistics ---------------------------------------------
 
 size_t limber_session_inputs(const limber_session *session,
                              const limber_value_info **out) {
@@ -233,7 +233,7 @@ limber_status limber_session_settle(limber_session *session, double seconds) {
       &r->log);
 }
 
-// Of the slots that plans of the runtime asked for.
+// Counts the slots that plans of the runtime requested, by tier.
 static void count_tiers(lb_slots *slots, uint64_t user, limber_stats *out) {
   _Static_assert((int)LIMBER_TIER_FUSED == (int)LB_TIER_FUSED, "one to one");
   const lb_slot *slot;
@@ -244,8 +244,8 @@ static void count_tiers(lb_slots *slots, uint64_t user, limber_stats *out) {
   }
 }
 
-// Those that nothing better than the pack's is known for yet.
-static uint64_t count_lacking(const lb_kernels *k, uint64_t user,
+// Counts the requested kernels that are still served by the pack or a cover.
+static uint64_t count_pending(const lb_kernels *k, uint64_t user,
                               bool critical) {
   const lb_slot *slot;
   uint64_t n = 0;
@@ -255,8 +255,8 @@ static uint64_t count_lacking(const lb_kernels *k, uint64_t user,
   return n;
 }
 
-// Those that wait for the compiler, or are in its hands.
-static uint64_t count_asked(const lb_kernels *k, uint64_t user) {
+// Counts the kernels that are queued or being compiled.
+static uint64_t count_queued(const lb_kernels *k, uint64_t user) {
   const lb_slot *slot;
   uint64_t n = 0;
   for (size_t i = 0; k->service && (slot = lb_slots_at(k->slots, i)); i++)
@@ -280,16 +280,16 @@ static limber_stats runtime_stats(const limber_runtime *r, bool critical) {
   limber_stats stats = {
       .kernels_requested =
           kernels->slots ? lb_slots_wanted(kernels->slots, user) : 0,
-      .kernels = k.made.compiled,
-      .kernels_failed = k.made.refused,
-      .code_bytes = k.made.code_bytes,
-      .kernels_pending = count_lacking(kernels, user, critical),
-      .kernels_queued = count_asked(kernels, user),
+      .kernels = k.kernels.compiled,
+      .kernels_failed = k.kernels.compile_failures,
+      .code_bytes = k.kernels.code_bytes,
+      .kernels_pending = count_pending(kernels, user, critical),
+      .kernels_queued = count_queued(kernels, user),
       .worker_failures = k.failures,
       .compile_us_on_callers = lb_detour_us(),
       .kernels_on_trial = count_trials(kernels),
-      .kernels_kept = k.made.kept,
-      .kernels_demoted = k.made.demoted,
+      .kernels_kept = k.kernels.kept,
+      .kernels_demoted = k.kernels.demoted,
   };
   count_tiers(kernels->slots, user, &stats);
   stats.state = stats.kernels_pending ? LIMBER_READY : LIMBER_SETTLED;
@@ -328,10 +328,11 @@ limber_status limber_session_kernel(limber_session *session, size_t i,
   const lb_kernels *kernels = &session->runtime->shared->kernels;
   lb_compile_record b;
   if (!kernels->service || !lb_service_compile_record(kernels->service, i, &b))
-    return lb_report(lb_error(LB_INVALID, "there is no kernel %zu", i), NULL);
+    return lb_report(
+        lb_error(LB_INVALID, "kernel %zu has not been compiled", i), NULL);
   limber_kernel_info info = {.name = b.name,
                              .text = b.text,
-                             .refused = b.refused,
+                             .refused = b.error,
                              .compile_us = b.compile_us,
                              .check_us = b.check_us,
                              .code_bytes = b.code_bytes};

@@ -1,4 +1,5 @@
-// api/session.h -- a loaded model, as the public functions see it.
+// api/session.h -- a loaded model as the public functions see it, and the
+// conversion of tensors between the public and the internal structs.
 #ifndef LB_API_SESSION_H
 #define LB_API_SESSION_H
 
@@ -9,7 +10,7 @@
 #include "onnx/onnx.h"
 #include "session/session.h"
 
-// The inputs, or the outputs.
+// The inputs or the outputs of a model.
 typedef struct lb_ports {
   limber_value_info *infos;  // in the session's arena
   size_t n;
@@ -25,38 +26,40 @@ struct limber_session {
   lb_arena arena;
   lb_ports inputs, outputs;
   limber_property *properties;  // in the arena
-  // One per output: its declared dims are still to be compared with those of
-  // runs. Cleared by the first that differs, so that one warning is enough.
-  atomic_bool *doubtful;
+  // One flag per output: its declared dims are still compared with the results
+  // of runs. The first difference clears it, so that there is one warning.
+  atomic_bool *check_declared;
 };
 
-// limber_session_run; `how` says what its options do.
+// Implements limber_session_run; `how` holds the internal run options.
 lb_status lb_api_run(limber_session *s, const limber_tensor *inputs,
                      size_t n_inputs, limber_tensor *outputs, size_t n_outputs,
                      const lb_run_how *how);
 
-// limber_session_plan_signature; `out` may be NULL.
+// Implements limber_session_plan_signature; `out` may be NULL.
 lb_status lb_api_plan(limber_session *s, const limber_signature *what,
                       limber_plan_info *out);
 
-// What a run's options say; `options` may be NULL. *bound is where how->bound
-// points. Time counts from here.
-lb_status lb_how_read(const limber_run_options *options, lb_run_limits *bound,
-                      lb_run_how *how);
+// Converts run options; `options` may be NULL. how->limits points to *limits.
+// The timeout counts from this call.
+lb_status lb_run_options_read(const limber_run_options *options,
+                              lb_run_limits *limits, lb_run_how *how);
 
-// Whether a caller's tensor says nothing that this version does not know.
+// Fails if a reserved field of the caller's tensor is set.
 lb_status lb_api_check(const limber_tensor *t);
-// A caller's input as the session takes it, checked; `planning`: without data.
-lb_status lb_api_take(const limber_tensor *t, bool planning, lb_tensor *out);
-// Memory and strides that a caller gives for a result.
-lb_status lb_api_take_output(const limber_tensor *t, lb_output *out);
-// A result as the caller gets it.
-void lb_api_give(limber_runtime *runtime, const lb_output *from,
-                 limber_tensor *to);
+// Checks and converts a caller's input. `planning`: data may be missing.
+lb_status lb_api_read_input(const limber_tensor *t, bool planning,
+                            lb_tensor *out);
+// Converts the memory and strides that a caller supplies for a result.
+lb_status lb_api_read_output(const limber_tensor *t, lb_output *out);
+// Writes a result into the caller's tensor.
+void lb_api_write_output(limber_runtime *runtime, const lb_output *from,
+                         limber_tensor *to);
 
-// Compares results with what the model declares of them; a difference is a
-// warning. `before` compares what was inferred, `after` what came out of a run.
-lb_status lb_declared_before(limber_session *s);
-void lb_declared_after(limber_session *s, const lb_output *outputs);
+// Compare the outputs with the types that the model declares for them; a
+// difference causes a warning. The first compares inferred types when the model
+// is loaded, the second the results of a run.
+lb_status lb_declared_check_model(limber_session *s);
+void lb_declared_check_run(limber_session *s, const lb_output *outputs);
 
 #endif

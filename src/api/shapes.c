@@ -1,4 +1,5 @@
-// api/shapes.c -- shapes to come: recorded, read, and made ready for.
+// api/shapes.c -- records shapes, reads recorded files, and warms sessions for
+// them.
 #include "session/shapes.h"
 
 #include <stdlib.h>
@@ -24,8 +25,8 @@ struct limber_shapes {
   limber_signature *list;  // in the arena of `shapes`
 };
 
-static lb_status give_inputs(lb_arena *a, const lb_recorded_signature *s,
-                             limber_signature *out) {
+static lb_status write_signature(lb_arena *a, const lb_recorded_signature *s,
+                                 limber_signature *out) {
   limber_tensor *inputs =
       lb_arena_zalloc(a, (s->n_inputs + 1u) * sizeof *inputs, 16);
   if (!inputs) return lb_oom();
@@ -56,7 +57,7 @@ static lb_status shapes_open(limber_shapes *s, const char *path) {
   s->list = lb_arena_new(&from->arena, limber_signature, from->n + 1);
   if (!s->list) return lb_oom();
   for (size_t i = 0; i < from->n; i++)
-    LB_TRY(give_inputs(&from->arena, &from->list[i], &s->list[i]));
+    LB_TRY(write_signature(&from->arena, &from->list[i], &s->list[i]));
   qsort(s->list, from->n, sizeof *s->list, more_frequent);
   return LB_OK;
 }
@@ -83,7 +84,7 @@ void limber_shapes_close(limber_shapes *shapes) {
   free(shapes);
 }
 
-// -- making ready ------------------------------------------------------------
+// -- warming -----------------------------------------------------------------
 
 limber_status limber_session_plan_signature(limber_session *session,
                                             const limber_signature *signature,
@@ -92,17 +93,18 @@ limber_status limber_session_plan_signature(limber_session *session,
                    &session->runtime->log);
 }
 
-// The last ones first: plans that are over the budget go in the order in which
-// they came, and the first signatures are the most frequent. *out is what was
-// wrong with the first of those that cannot be planned.
+// Plans the least frequent signatures first: plans over the budget are evicted
+// in the order in which they were built, and the list starts with the most
+// frequent signature. *out is the error of the first signature that cannot be
+// planned.
 static lb_status plan_all(limber_session *s, const limber_signature *list,
                           size_t n, int64_t end_ns, lb_status *out) {
   *out = LB_OK;
   for (size_t i = n; i--;) {
     if (lb_clock_ns() >= end_ns)
       return lb_error(LB_CANCELLED,
-                      "%zu of %zu shapes were planned in the "
-                      "time given",
+                      "%zu of %zu shapes were planned within the time limit; "
+                      "allow more seconds",
                       n - i - 1, n);
     lb_status st = lb_api_plan(s, &list[i], NULL);
     if (lb_failed(st) && lb_status_code(st) == LB_OOM) return st;

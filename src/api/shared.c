@@ -1,4 +1,4 @@
-// api/shared.c -- what all runtimes of a process share.
+// api/shared.c -- the state that all runtimes of a process share.
 #include "api/shared.h"
 
 #include <pthread.h>
@@ -6,11 +6,12 @@
 #include "api/cache.h"
 #include "api/primitive.h"
 
-// Both may be there before the rest is: a hub needs no making.
+// The hub needs no initialisation, so a runtime may join before the other parts
+// exist; `created` says whether they do.
 static lb_shared process;
-static atomic_bool made;
+static atomic_bool created;
 
-static lb_status make(lb_shared *s) {
+static lb_status create(lb_shared *s) {
   s->log = lb_hub_log(&s->hub);
   LB_TRY(lb_lru_init(&s->lru, lb_cache_first_capacity(&s->log)));
   lb_status st = lb_primitives_init(&s->primitives, &s->lru);
@@ -32,19 +33,19 @@ static lb_status make(lb_shared *s) {
 lb_status lb_shared_get(lb_shared **out) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   *out = &process;
-  if (atomic_load_explicit(&made, memory_order_acquire)) return LB_OK;
+  if (atomic_load_explicit(&created, memory_order_acquire)) return LB_OK;
   lb_status st = LB_OK;
   pthread_mutex_lock(&lock);
-  if (!atomic_load_explicit(&made, memory_order_relaxed)) {
-    st = make(&process);
-    atomic_store_explicit(&made, !lb_failed(st), memory_order_release);
+  if (!atomic_load_explicit(&created, memory_order_relaxed)) {
+    st = create(&process);
+    atomic_store_explicit(&created, !lb_failed(st), memory_order_release);
   }
   pthread_mutex_unlock(&lock);
   return st;
 }
 
-// Joining comes first: what is wrong with the environment is told to the
-// runtime that has it read.
+// Joins before it creates the object, so that warnings about the environment
+// reach the log of the runtime that caused it to be read.
 lb_status lb_shared_join(const lb_member *who, lb_shared **shared,
                          lb_seat **seat) {
   LB_TRY(lb_hub_join(&process.hub, who, seat));
@@ -59,6 +60,6 @@ void lb_shared_leave(lb_shared *s, lb_seat *seat) {
   if (k->slots && !lb_seat_is_shared(seat))
     lb_slots_forget(k->slots, lb_seat_bit(seat));
   lb_hub_leave(&s->hub, seat);
-  if (k->service && lb_hub_is_empty(&s->hub)) lb_service_rest(k->service);
+  if (k->service && lb_hub_is_empty(&s->hub)) lb_service_try_stop(k->service);
   if (k->store) lb_status_drop(lb_store_flush(k->store));
 }

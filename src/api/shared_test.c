@@ -1,5 +1,6 @@
-// api/shared_test.c -- runtimes of one process: what they share, and who
-// decides what is compiled. The worker is a fake one, whose kernels do nothing.
+// api/shared_test.c -- tests what the runtimes of a process share, and which of
+// them decides what is compiled. The worker is a fake, whose kernels do
+// nothing.
 #include "api/shared.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@ enum { KINDS = 24 };
 
 static const char *const ops[] = {"Exp", "Neg", "Sqrt", "Tanh", "Abs", "Floor"};
 
-// y = op(op(x)), along n; another kernel for each `kind`.
+// y = op(op(x)), along n; each `kind` has its own kernel.
 static pb model_of(int kind) {
   pb g = {0};
   pb_msg(&g, 1, pb_node(ops[kind % 6], "a", "x", "t"));
@@ -30,12 +31,12 @@ typedef struct runtime {
   limber_runtime *r;
   limber_session *s;
   pb model;
-  atomic_int wanted, compiled, published, lines;
+  atomic_int requested, compiled, published, lines;
 } runtime;
 
 static void hear(void *user, const limber_event *e) {
   runtime *t = user;
-  atomic_fetch_add(&t->wanted, !strcmp(e->name, "kernel_requested"));
+  atomic_fetch_add(&t->requested, !strcmp(e->name, "kernel_requested"));
   atomic_fetch_add(&t->compiled, !strcmp(e->name, "kernel_compiled"));
   atomic_fetch_add(&t->published, !strcmp(e->name, "kernel_published"));
 }
@@ -110,7 +111,7 @@ static void wait_for_kernels(const runtime *t) {
 
 // -- what is shared ----------------------------------------------------------
 
-static void numbers_are_the_same_whichever_runtime_is_asked(void **state) {
+static void process_statistics_are_the_same_for_every_runtime(void **state) {
   (void)state;
   runtime a, b;
   limber_cache_stats x = {.size = sizeof x}, y = {.size = sizeof y};
@@ -144,7 +145,7 @@ static void numbers_are_the_same_whichever_runtime_is_asked(void **state) {
   end(&b);
 }
 
-static void kernels_outlive_the_runtime_that_had_them_made(void **state) {
+static void kernels_outlive_the_runtime_that_requested_them(void **state) {
   (void)state;
   runtime a, b;
   open_pair(&a, 1, LIMBER_COMPILE_SETTLE, 0);
@@ -159,8 +160,8 @@ static void kernels_outlive_the_runtime_that_had_them_made(void **state) {
   end(&b);
 }
 
-// Each hears of the kernels that it uses, whoever had them made, and of no
-// others.
+// A runtime gets the events of the kernels that it uses, whichever runtime
+// requested them first, and of no others.
 static void every_runtime_that_uses_a_kernel_gets_its_events(void **state) {
   (void)state;
   runtime a, b, other;
@@ -174,12 +175,12 @@ static void every_runtime_that_uses_a_kernel_gets_its_events(void **state) {
   limber_runtime_flush(a.r);
   limber_runtime_flush(b.r);
   limber_runtime_flush(other.r);
-  assert_true(a.wanted > 0 && a.compiled > 0);
-  assert_int_equal(a.wanted, b.wanted);
+  assert_true(a.requested > 0 && a.compiled > 0);
+  assert_int_equal(a.requested, b.requested);
   assert_int_equal(a.compiled, b.compiled);
   assert_int_equal(a.published, a.compiled);
   assert_int_equal(b.published, b.compiled);
-  assert_true(other.wanted > 0);
+  assert_true(other.requested > 0);
   assert_int_equal(other.compiled + other.published, 0);
   end(&a);
   end(&b);
@@ -204,14 +205,14 @@ static void primitives_are_shared_by_runtimes(void **state) {
   limber_primitive_destroy(p);
   limber_runtime_destroy(a.r);
   limber_runtime_flush(b.r);
-  assert_true(b.wanted > 0);  // though another planned with it
+  assert_true(b.requested > 0);  // although another runtime planned it
   ok(limber_primitive_execute(q, &in, 1, &out, 1, NULL));
   for (int i = 0; i < 7; i++) assert_true(y[i] == (x[i] > 0 ? x[i] : 0));
   limber_primitive_destroy(q);
   limber_runtime_destroy(b.r);
 }
 
-static void the_last_capacity_that_was_set_holds(void **state) {
+static void the_last_capacity_set_counts(void **state) {
   (void)state;
   limber_runtime_options o = LIMBER_RUNTIME_OPTIONS_INIT;
   limber_runtime *a, *b, *c;
@@ -233,7 +234,7 @@ static void the_last_capacity_that_was_set_holds(void **state) {
   ok(limber_set_cache_capacity(first));
 }
 
-// -- who decides -------------------------------------------------------------
+// -- precedence --------------------------------------------------------------
 
 static void the_most_eager_runtime_decides(void **state) {
   (void)state;
@@ -243,7 +244,7 @@ static void the_most_eager_runtime_decides(void **state) {
   open_pair(&eager, 5, LIMBER_COMPILE_BACKGROUND, 1);
   ok(run(&eager));
   wait_for_kernels(&eager);
-  usleep(300000);  // time for what nobody asks for in the background
+  usleep(300000);  // time for a background compilation, which must not happen
   assert_false(kernels_are_here(&waits));
   open_pair(&patient, 4, LIMBER_COMPILE_BACKGROUND, 1000000);
   ok(run(&patient));
@@ -270,7 +271,7 @@ static void a_session_may_be_more_eager_than_its_runtime(void **state) {
   end(&t);
 }
 
-static void what_a_runtime_wanted_goes_with_it(void **state) {
+static void requests_of_a_destroyed_runtime_are_dropped(void **state) {
   (void)state;
   runtime gone, stays;
   open_pair(&gone, 7, LIMBER_COMPILE_SETTLE, 0);
@@ -278,16 +279,16 @@ static void what_a_runtime_wanted_goes_with_it(void **state) {
   ok(run(&gone));
   ok(run(&stays));
   uint64_t before = stats_of(&stays).kernels;
-  uint64_t wanted = stats_of(&stays).kernels_requested;
+  uint64_t requested = stats_of(&stays).kernels_requested;
   end(&gone);
   ok(limber_session_settle(stays.s, 60));
-  assert_int_equal(stats_of(&stays).kernels - before, wanted);
+  assert_int_equal(stats_of(&stays).kernels - before, requested);
   end(&stays);
 }
 
-// -- ends --------------------------------------------------------------------
+// -- destroying runtimes -----------------------------------------------------
 
-// It stays in the cache.
+// The primitive stays in the cache.
 static void use_primitive(const runtime *t, int64_t n) {
   limber_primitive_desc d = {.size = sizeof d, .kind = LIMBER_ELTWISE};
   limber_primitive *p;
@@ -297,7 +298,7 @@ static void use_primitive(const runtime *t, int64_t n) {
   limber_primitive_destroy(p);
 }
 
-static void with_the_last_runtime_no_process_is_left(void **state) {
+static void the_worker_ends_with_the_last_runtime(void **state) {
   (void)state;
   for (int i = 9; i < 12; i++) {
     runtime t;
@@ -306,7 +307,7 @@ static void with_the_last_runtime_no_process_is_left(void **state) {
     if (i == 10) wait_for_kernels(&t);
     use_primitive(&t, i);
     end(&t);
-    if (i == 11) usleep(250000);  // time for one to start
+    if (i == 11) usleep(250000);  // time for a worker to start
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
     assert_int_equal(errno, ECHILD);
   }
@@ -333,7 +334,7 @@ static void *come_and_go(void *user) {
   return NULL;
 }
 
-static void runtimes_come_and_go_at_once(void **state) {
+static void runtimes_are_created_and_destroyed_concurrently(void **state) {
   (void)state;
   enum { THREADS = 4 };
   pthread_t threads[THREADS];
@@ -353,19 +354,19 @@ static void runtimes_come_and_go_at_once(void **state) {
   assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 }
 
-// No default runtime is made before the last test that looks for processes.
+// No default runtime is created before the last test that looks for processes.
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(with_the_last_runtime_no_process_is_left),
-      cmocka_unit_test(runtimes_come_and_go_at_once),
-      cmocka_unit_test(kernels_outlive_the_runtime_that_had_them_made),
+      cmocka_unit_test(the_worker_ends_with_the_last_runtime),
+      cmocka_unit_test(runtimes_are_created_and_destroyed_concurrently),
+      cmocka_unit_test(kernels_outlive_the_runtime_that_requested_them),
       cmocka_unit_test(every_runtime_that_uses_a_kernel_gets_its_events),
       cmocka_unit_test(primitives_are_shared_by_runtimes),
-      cmocka_unit_test(the_last_capacity_that_was_set_holds),
+      cmocka_unit_test(the_last_capacity_set_counts),
       cmocka_unit_test(the_most_eager_runtime_decides),
       cmocka_unit_test(a_session_may_be_more_eager_than_its_runtime),
-      cmocka_unit_test(what_a_runtime_wanted_goes_with_it),
-      cmocka_unit_test(numbers_are_the_same_whichever_runtime_is_asked),
+      cmocka_unit_test(requests_of_a_destroyed_runtime_are_dropped),
+      cmocka_unit_test(process_statistics_are_the_same_for_every_runtime),
   };
   testdir dir;
   if (testdir_init(&dir)) return 1;

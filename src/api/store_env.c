@@ -1,4 +1,4 @@
-// api/store_env.c -- where kernels are kept on disk, as the environment says.
+// api/store_env.c -- reads the environment variables of the kernel store.
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ void lb_store_directory(lb_strbuf *out, const char **why) {
   } else if (home && *home == '/') {
     lb_strbuf_printf(out, "%s/.cache/limber", home);
   } else {
-    *why = "there is neither HOME nor XDG_CACHE_HOME nor LIMBER_CACHE_DIR";
+    *why = "none of LIMBER_CACHE_DIR, XDG_CACHE_HOME and HOME is set";
   }
 }
 
@@ -33,7 +33,7 @@ uint64_t lb_store_capacity(const lb_log *log) {
   if (text && !lb_bytes_parse(text, &bytes))
     lb_log_line(log, LB_LOG_WARN,
                 "LIMBER_STORE_CAPACITY=%s is ignored: it must be a number of "
-                "bytes, or of K, M or G",
+                "bytes, with an optional suffix K, M or G",
                 text);
   return bytes;
 }
@@ -47,7 +47,7 @@ static size_t split_layers(char *list, const char *out[LB_STORE_MAX_LAYERS],
        p = strtok_r(NULL, ":", &rest)) {
     if (n == LB_STORE_MAX_LAYERS) {
       lb_log_line(log, LB_LOG_WARN,
-                  "LIMBER_CACHE_READONLY: the first %d layers are used",
+                  "LIMBER_CACHE_READONLY: only the first %d layers are used",
                   LB_STORE_MAX_LAYERS);
       break;
     }
@@ -56,7 +56,8 @@ static size_t split_layers(char *list, const char *out[LB_STORE_MAX_LAYERS],
   return n;
 }
 
-static lb_status make(lb_store_options *o, const lb_log *log, lb_store **out) {
+static lb_status create(lb_store_options *o, const lb_log *log,
+                        lb_store **out) {
   const char *layers[LB_STORE_MAX_LAYERS];
   const char *text = variable("LIMBER_CACHE_READONLY");
   char *list = strdup(text ? text : "");
@@ -64,23 +65,23 @@ static lb_status make(lb_store_options *o, const lb_log *log, lb_store **out) {
   o->layers = layers;
   o->n_layers = split_layers(list, layers, log);
   lb_status st = LB_OK;
-  if (o->folder || o->n_layers) st = lb_store_new(o, out);
+  if (o->directory || o->n_layers) st = lb_store_new(o, out);
   free(list);
   return st;
 }
 
-lb_status lb_store_of_environment(const lb_log *log, lb_store **out) {
-  lb_strbuf folder = {0};
+lb_status lb_store_from_env(const lb_log *log, lb_store **out) {
+  lb_strbuf directory = {0};
   const char *why;
   lb_store_options o = {.capacity = lb_store_capacity(log), .log = log};
   *out = NULL;
-  lb_store_directory(&folder, &why);
+  lb_store_directory(&directory, &why);
   bool off = variable("LIMBER_CACHE_DIR") && why;
   if (why && !off)
-    lb_log_line(log, LB_LOG_WARN, "no kernels are kept on disk: %s", why);
-  if (!why && o.capacity) o.folder = lb_strbuf_str(&folder);
-  lb_status st = lb_strbuf_status(&folder);
-  if (!lb_failed(st)) st = make(&o, log, out);
-  lb_strbuf_fini(&folder);
+    lb_log_line(log, LB_LOG_WARN, "kernels are not stored on disk: %s", why);
+  if (!why && o.capacity) o.directory = lb_strbuf_str(&directory);
+  lb_status st = lb_strbuf_status(&directory);
+  if (!lb_failed(st)) st = create(&o, log, out);
+  lb_strbuf_fini(&directory);
   return st;
 }

@@ -1,4 +1,4 @@
-// api/store_tools.c -- the public functions about kernels on disk.
+// api/store_tools.c -- the public functions of the kernel store.
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,8 +13,8 @@
 
 struct limber_store {
   lb_store *store;  // owned
-  char *path;       // owned; of the folder or the file
-  bool is_file;     // it is only read
+  char *path;       // owned; of the directory or the file
+  bool is_file;     // it is an exported file, opened read-only
   uint64_t capacity;
   lb_log log;
 };
@@ -22,19 +22,20 @@ struct limber_store {
 // -- opening ------------------------------------------------------------------
 
 static lb_status path_of(const char *given, char **out) {
-  lb_strbuf folder = {0};
+  lb_strbuf directory = {0};
   const char *why = NULL;
   if (given) {
     *out = *given == '/' ? strdup(given) : realpath(given, NULL);
     if (*out) return LB_OK;
-    return lb_error(LB_IO, "there is no '%s': %s", given, strerror(errno));
+    return lb_error(LB_IO, "cannot open '%s': %s", given, strerror(errno));
   }
-  lb_store_directory(&folder, &why);
-  lb_status st = lb_strbuf_status(&folder);
+  lb_store_directory(&directory, &why);
+  lb_status st = lb_strbuf_status(&directory);
   if (!lb_failed(st) && why)
-    st = lb_error(LB_INVALID, "no kernels are kept on disk: %s", why);
-  if (!lb_failed(st) && !(*out = strdup(lb_strbuf_str(&folder)))) st = lb_oom();
-  lb_strbuf_fini(&folder);
+    st = lb_error(LB_INVALID, "kernels are not stored on disk: %s", why);
+  if (!lb_failed(st) && !(*out = strdup(lb_strbuf_str(&directory))))
+    st = lb_oom();
+  lb_strbuf_fini(&directory);
   return st;
 }
 
@@ -45,7 +46,7 @@ static lb_status open_store(limber_store *s, const char *given) {
   s->log = (lb_log){.level = LB_LOG_WARN};
   s->capacity = lb_store_capacity(&s->log);
   const char *layer = s->path;
-  lb_store_options o = {.folder = s->is_file ? NULL : s->path,
+  lb_store_options o = {.directory = s->is_file ? NULL : s->path,
                         .layers = &layer,
                         .n_layers = s->is_file,
                         .capacity = s->capacity,
@@ -75,20 +76,21 @@ void limber_store_close(limber_store *s) {
 
 const char *limber_store_path(const limber_store *s) { return s->path; }
 
-// Says why, where the folder is of no use: the calls below would not.
+// Returns the error of an unusable directory, which the calls below would not
+// report.
 static lb_status check(limber_store *s) {
   return s->is_file ? LB_OK : lb_store_check(s->store);
 }
 
-// -- looking ------------------------------------------------------------------
+// -- reading ------------------------------------------------------------------
 
-typedef struct passing {
+typedef struct visitor {
   limber_store_fn *fn;
   void *user;
-} passing;
+} visitor;
 
-static bool pass_entry(void *user, const lb_store_entry *e) {
-  const passing *p = user;
+static bool visit_entry(void *user, const lb_store_entry *e) {
+  const visitor *p = user;
   char key[33];
   snprintf(key, sizeof key, "%016" PRIx64 "%016" PRIx64, e->key.hi, e->key.lo);
   limber_store_entry entry = {
@@ -110,9 +112,9 @@ static bool pass_entry(void *user, const lb_store_entry *e) {
 
 limber_status limber_store_each(limber_store *s, limber_store_fn *fn,
                                 void *user) {
-  passing p = {fn, user};
+  visitor p = {fn, user};
   lb_status st = check(s);
-  if (!lb_failed(st)) st = lb_store_each(s->store, pass_entry, &p);
+  if (!lb_failed(st)) st = lb_store_each(s->store, visit_entry, &p);
   return lb_report(st, NULL);
 }
 
@@ -157,15 +159,15 @@ limber_status limber_store_stats(limber_store *s, limber_store_info *out) {
 
 limber_status limber_store_verify(limber_store *s, limber_store_check *out) {
   lb_store_verified v;
-  limber_store_check verdict = {0};
+  limber_store_check result = {0};
   lb_status st = check(s);
   if (!lb_failed(st)) st = lb_store_verify(s->store, &v);
   if (!lb_failed(st)) {
-    verdict.entries = v.entries;
-    verdict.corrupt = v.corrupt;
-    memcpy(verdict.error, v.error, sizeof verdict.error);
-    _Static_assert(sizeof verdict.error == sizeof v.error, "copied");
-    st = lb_options_write("limber_store_check", &verdict, sizeof verdict, out);
+    result.entries = v.entries;
+    result.corrupt = v.corrupt;
+    memcpy(result.error, v.error, sizeof result.error);
+    _Static_assert(sizeof result.error == sizeof v.error, "copied");
+    st = lb_options_write("limber_store_check", &result, sizeof result, out);
   }
   return lb_report(st, NULL);
 }
@@ -175,7 +177,8 @@ limber_status limber_store_verify(limber_store *s, limber_store_check *out) {
 static lb_status check_writable(limber_store *s) {
   if (s->is_file)
     return lb_error(LB_INVALID,
-                    "'%s' is a file, which is only read; name a folder",
+                    "'%s' is an exported file, which is read-only; name a "
+                    "directory",
                     s->path);
   return lb_store_check(s->store);
 }

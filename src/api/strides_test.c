@@ -1,24 +1,24 @@
-// api/strides_test.c -- inputs and outputs that are windows of larger buffers
-// give the bits that dense ones give, and nothing beside them is touched.
+// api/strides_test.c -- tests that strided inputs and outputs in larger buffers
+// give the same bits as dense ones, and that no other memory is written.
 #include <limber/limber.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "onnx/model_test.h"
 
-#define ROOM 8192  // elements of a buffer
+#define BUFFER_ELEMENTS 8192  // elements of a buffer
 #define GAP 777.0f
 
-// present continues past by k; scores is q times all keys; the others show
-// what kernels, host kernels and views do.
+// `present` extends `past` by k; `scores` is q times all keys; the other
+// outputs cover kernels, the reference implementation and views.
 static pb cache_model(void) {
   pb g = {0}, cat = pb_node("Concat", "join", "past,k", "present");
-  pb turn = pb_node("Transpose", "turn", "present", "keys");
+  pb transpose = pb_node("Transpose", "transpose", "present", "keys");
   pb cut = pb_node("Slice", "cut", "q,zero,two,axis", "few");
   pb_attr_int(&cat, "axis", 2);
-  pb_attr_ints(&turn, "perm", 4, (int64_t[]){0, 1, 3, 2});
+  pb_attr_ints(&transpose, "perm", 4, (int64_t[]){0, 1, 3, 2});
   pb_msg(&g, 1, cat);
-  pb_msg(&g, 1, turn);
+  pb_msg(&g, 1, transpose);
   pb_msg(&g, 1, cut);
   pb_msg(&g, 1, pb_node("MatMul", "product", "q,keys", "raw"));
   pb_msg(&g, 1, pb_node("Softmax", "soft", "raw", "scores"));
@@ -55,7 +55,7 @@ static int set_up(void **state) {
   *state = f;
   f->model = cache_model();
   limber_session_options o = LIMBER_SESSION_OPTIONS_INIT;
-  o.deterministic = 1;  // other kernels serve other strides
+  o.deterministic = 1;  // strides may select other kernels
   return (int)limber_session_open_memory(NULL, f->model.b.data, f->model.b.len,
                                          &o, &f->session);
 }
@@ -68,7 +68,7 @@ static int tear_down(void **state) {
   return 0;
 }
 
-// -- windows -----------------------------------------------------------------
+// -- strided tensors ---------------------------------------------------------
 
 static unsigned seed = 1;
 
@@ -78,16 +78,17 @@ static int64_t draw(int64_t n) {
 }
 
 typedef struct window {
-  float buffer[ROOM];
+  float buffer[BUFFER_ELEMENTS];
   int64_t strides[4];
   limber_tensor tensor;
 } window;
 
-// Axes in some order, with gaps; those of an input may go backwards or repeat.
+// Draws strides: axes in random order, with gaps; those of an input may be
+// negative or 0.
 static void draw_strides(window *w, bool input) {
   limber_tensor *t = &w->tensor;
   int axis[4] = {0, 1, 2, 3};
-  int64_t stride = 1 + draw(3) / 2, first = ROOM / 2;
+  int64_t stride = 1 + draw(3) / 2, first = BUFFER_ELEMENTS / 2;
   bool plain = draw(3) == 0;  // rows of a larger buffer
   for (int i = 0; i < t->rank; i++) {
     int k = t->rank - 1 - i, other = plain ? k : (int)draw(k + 1);
@@ -99,7 +100,7 @@ static void draw_strides(window *w, bool input) {
     if (input && draw(5) == 0) w->strides[a] = -w->strides[a];
   }
   t->data = w->buffer + first;
-  t->bytes = (ROOM - (size_t)first) * sizeof(float);
+  t->bytes = (BUFFER_ELEMENTS - (size_t)first) * sizeof(float);
   t->strides = w->strides;
 }
 
@@ -109,7 +110,7 @@ static int64_t count_of(const limber_tensor *t) {
   return n;
 }
 
-// Element i of the dense order.
+// Returns the address of element i in dense order.
 static float *element(const limber_tensor *t, int64_t i) {
   int64_t at = 0, dense = 1;
   for (int k = t->rank - 1; k >= 0; k--) {
@@ -123,7 +124,8 @@ static float *element(const limber_tensor *t, int64_t i) {
 static void fill(window *w, const char *name, int64_t b, int64_t h, int64_t n) {
   w->tensor = (limber_tensor){
       .name = name, .dtype = LIMBER_F32, .rank = 4, .dims = {b, h, n, 4}};
-  for (int i = 0; i < ROOM; i++) w->buffer[i] = (float)draw(1000) / 500 - 1;
+  for (int i = 0; i < BUFFER_ELEMENTS; i++)
+    w->buffer[i] = (float)draw(1000) / 500 - 1;
   draw_strides(w, true);
 }
 
@@ -143,20 +145,20 @@ static window in[INPUTS], out[OUTPUTS];
 static const char *const names[OUTPUTS] = {"present", "scores", "flat", "sums",
                                            "few"};
 
-// What is no element of it still is GAP.
+// Checks that everything that is not an element still is GAP.
 static void check_output(const window *w, const limber_tensor *dense) {
   const limber_tensor *t = &w->tensor;
   int64_t n = count_of(dense), gaps = 0;
   assert_int_equal(t->rank, dense->rank);
   for (int64_t i = 0; i < n; i++)
     assert_memory_equal(element(t, i), element(dense, i), sizeof(float));
-  for (int i = 0; i < ROOM; i++) gaps += w->buffer[i] == GAP;
-  assert_int_equal(gaps, ROOM - n);
+  for (int i = 0; i < BUFFER_ELEMENTS; i++) gaps += w->buffer[i] == GAP;
+  assert_int_equal(gaps, BUFFER_ELEMENTS - n);
 }
 
 static void run_random(fixture *f) {
   int64_t b = 1 + draw(2), h = 1 + draw(2);
-  bool windows = draw(2);  // of outputs; else what differs is inputs alone
+  bool windows = draw(2);  // outputs have strides too, not only inputs
   limber_tensor ins[INPUTS], dense[INPUTS], want[OUTPUTS], got[OUTPUTS];
   fill(&in[PAST], "past", b, h, draw(4));
   fill(&in[K], "k", b, h, 1 + draw(2));
@@ -170,7 +172,7 @@ static void run_random(fixture *f) {
       limber_session_run(f->session, dense, INPUTS, want, OUTPUTS, NULL),
       LIMBER_OK);
   for (int i = 0; i < OUTPUTS; i++) {
-    for (int k = 0; k < ROOM; k++) out[i].buffer[k] = GAP;
+    for (int k = 0; k < BUFFER_ELEMENTS; k++) out[i].buffer[k] = GAP;
     out[i].tensor = want[i];
     out[i].tensor.owner = NULL;
     draw_strides(&out[i], false);
@@ -187,11 +189,11 @@ static void run_random(fixture *f) {
   for (int i = 0; i < INPUTS; i++) free(dense[i].data);
 }
 
-static void windows_give_the_bits_of_dense_tensors(void **state) {
+static void strided_tensors_give_the_bits_of_dense_ones(void **state) {
   for (int i = 0; i < 400; i++) run_random(*state);
 }
 
-// -- a cache of keys ---------------------------------------------------------
+// -- a key cache -------------------------------------------------------------
 
 enum { B = 2, H = 3, CAPACITY = 8, D = 4 };
 
@@ -199,9 +201,9 @@ static void count_copies(void *user, const limber_step *step) {
   if (strcmp(step->op, "Copy") == 0) ++*(int *)user;
 }
 
-// past and present are windows of one buffer: what is there stays, and the new
-// keys are written behind it.
-static void a_cache_grows_in_place(void **state) {
+// `past` and `present` are parts of one buffer: existing keys are not moved,
+// and the new keys are written after them.
+static void a_key_cache_grows_in_place(void **state) {
   fixture *f = *state;
   static float cache[B][H][CAPACITY][D], k[B][H][1][D], q[B][H][1][D];
   const int64_t strides[] = {H * CAPACITY * D, CAPACITY * D, D, 1};
@@ -237,9 +239,8 @@ static void a_cache_grows_in_place(void **state) {
   }
 }
 
-// Keys that stay are not written at all: here they are in a page that must not
-// be.
-static void what_stays_is_not_touched(void **state) {
+// Existing keys are not written at all: here they are in a read-only page.
+static void passed_through_keys_are_not_written(void **state) {
   fixture *f = *state;
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   int64_t past = (int64_t)(page / (2 * D * sizeof(float)));
@@ -268,13 +269,13 @@ static void what_stays_is_not_touched(void **state) {
   munmap(cache, 2 * page);
 }
 
-// What a kernel makes is written into the window, and an input whose rows are
-// contiguous is read where it is.
-static void kernels_read_and_write_windows(void **state) {
+// A kernel writes its result directly into the strided output, and reads an
+// input with contiguous rows in place.
+static void kernels_read_and_write_strided_tensors(void **state) {
   fixture *f = *state;
   limber_runtime_info info = {.size = sizeof info};
   assert_int_equal(limber_runtime_describe(NULL, &info), LIMBER_OK);
-  if (!*info.pack) skip();  // host kernels write dense
+  if (!*info.pack) skip();  // the reference writes dense outputs only
   static float q[2][H][8][2 * D], flat[2][H][100];
   static float past[2][H][4][D], k[2][H][1][D];
   const int64_t in_strides[] = {H * 16 * D, 16 * D, 2 * D, 1};
@@ -299,9 +300,9 @@ static void kernels_read_and_write_windows(void **state) {
   assert_int_equal(copies, 0);
 }
 
-// -- what is refused ---------------------------------------------------------
+// -- errors ------------------------------------------------------------------
 
-static void refused(limber_status got, const char *message) {
+static void expect_rejected(limber_status got, const char *message) {
   assert_int_equal(got, LIMBER_INVALID);
   assert_string_equal(limber_last_error(), message);
 }
@@ -321,37 +322,39 @@ static limber_status run_strides(fixture *f, const int64_t *strides,
   return limber_session_run(f->session, ins, 3, &y, 1, NULL);
 }
 
-static void bad_strides_of_outputs_are_refused(void **state) {
+static void invalid_output_strides_are_rejected(void **state) {
   fixture *f = *state;
   const char *over = "output 'sums' of float32[1,1,2,4]: strides ";
   const struct {
     int64_t strides[4];
     const char *why;
   } cases[] = {
-      {{8, 8, 3, 1}, "[8,8,3,1] give several elements one place"},
-      {{8, 8, 4, 0}, "[8,8,4,0] give several elements one place"},
-      {{8, 8, -4, 1}, "[8,8,-4,1] are negative, which no output may have"},
+      {{8, 8, 3, 1}, "[8,8,3,1] give several elements the same address"},
+      {{8, 8, 4, 0}, "[8,8,4,0] give several elements the same address"},
+      {{8, 8, -4, 1},
+       "[8,8,-4,1] are negative, which is not allowed for outputs"},
   };
   char text[200];
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     snprintf(text, sizeof text, "%s%s", over, cases[i].why);
-    refused(run_strides(f, cases[i].strides, 256, true), text);
+    expect_rejected(run_strides(f, cases[i].strides, 256, true), text);
   }
-  refused(run_strides(f, (int64_t[]){0, 0, INT64_MAX / 2, 1}, 256, true),
-          "output 'sums': dims [1,1,2,4] with strides [0,0,4611686018427387903,"
-          "1]: too far apart to address");
-  refused(
+  expect_rejected(
+      run_strides(f, (int64_t[]){0, 0, INT64_MAX / 2, 1}, 256, true),
+      "output 'sums': dims [1,1,2,4] with strides [0,0,4611686018427387903,"
+      "1]: too far apart to address");
+  expect_rejected(
       run_strides(f, (int64_t[]){0, 0, 40, 10}, 256, true),
       "output 'sums' of float32[1,1,2,4] with strides [0,0,40,10] needs 284 "
       "bytes, the buffer has 256");
   assert_int_equal(run_strides(f, (int64_t[]){0, 0, 32, 4}, 256, true),
                    LIMBER_OK);
   limber_tensor y = {.name = "sums", .rank = 4, .strides = (int64_t[4]){0}};
-  refused(limber_session_run(f->session, NULL, 0, &y, 1, NULL),
-          "missing input 'past' (float32[b,h,p,d])");
+  expect_rejected(limber_session_run(f->session, NULL, 0, &y, 1, NULL),
+                  "missing input 'past' (float32[b,h,p,d])");
 }
 
-static void strides_need_memory_and_their_rank(void **state) {
+static void output_strides_need_data_and_the_results_rank(void **state) {
   fixture *f = *state;
   static float data[64];
   const int64_t strides[] = {16, 4, 1};
@@ -359,60 +362,65 @@ static void strides_need_memory_and_their_rank(void **state) {
       .dtype = LIMBER_F32, .rank = 4, .dims = {1, 1, 2, 4}, .data = data};
   limber_tensor ins[] = {t, t, t};
   limber_tensor y = {.name = "sums", .rank = 3, .strides = strides};
-  refused(limber_session_run(f->session, ins, 3, &y, 1, NULL),
-          "output 'sums': strides without data: memory that Limber allocates "
-          "is dense");
+  expect_rejected(
+      limber_session_run(f->session, ins, 3, &y, 1, NULL),
+      "output 'sums': strides without data: memory that Limber allocates "
+      "is dense");
   y.data = data;
   y.bytes = sizeof data;
-  refused(limber_session_run(f->session, ins, 3, &y, 1, NULL),
-          "output 'sums' of float32[1,1,2,4]: strides [16,4,1] are of another "
-          "rank");
+  expect_rejected(
+      limber_session_run(f->session, ins, 3, &y, 1, NULL),
+      "output 'sums' of float32[1,1,2,4]: strides [16,4,1] have another "
+      "rank");
   y.rank = 13;
-  refused(limber_session_run(f->session, ins, 3, &y, 1, NULL),
-          "output 'sums': rank 13 is not in 0 to 12");
+  expect_rejected(limber_session_run(f->session, ins, 3, &y, 1, NULL),
+                  "output 'sums': rank 13 is not in 0 to 12");
 }
 
-static void bad_strides_of_inputs_are_refused(void **state) {
+static void invalid_input_strides_are_rejected(void **state) {
   fixture *f = *state;
-  refused(run_strides(f, (int64_t[]){0, 0, INT64_MIN, 1}, 256, false),
-          "input 'k': dims [1,1,2,4] with strides [0,0,-9223372036854775808,1]:"
-          " too far apart to address");
-  refused(run_strides(f, (int64_t[]){9, 9, 61, 1}, 256, false),
-          "input 'k': float32[1,1,2,4] with strides [0,0,61,1] takes 260 bytes,"
-          " data has 256");
+  expect_rejected(
+      run_strides(f, (int64_t[]){0, 0, INT64_MIN, 1}, 256, false),
+      "input 'k': dims [1,1,2,4] with strides [0,0,-9223372036854775808,1]:"
+      " too far apart to address");
+  expect_rejected(
+      run_strides(f, (int64_t[]){9, 9, 61, 1}, 256, false),
+      "input 'k': float32[1,1,2,4] with strides [0,0,61,1] needs 260 bytes,"
+      " data has 256");
   assert_int_equal(run_strides(f, (int64_t[]){9, 9, 60, 1}, 256, false),
                    LIMBER_OK);
 }
 
-static void what_is_reserved_is_zero(void **state) {
+static void reserved_fields_must_be_zero(void **state) {
   fixture *f = *state;
   static float data[64];
   limber_tensor t = {
       .dtype = LIMBER_F32, .rank = 4, .dims = {1, 1, 2, 4}, .data = data};
   limber_tensor ins[] = {t, t, t}, y = {.name = "sums"};
   ins[1].reserved[3] = 1;
-  refused(limber_session_run(f->session, ins, 3, &y, 1, NULL),
-          "input 'k': limber_tensor: reserved[3] is not 0: begin with "
-          "limber_tensor t = {0}");
+  expect_rejected(limber_session_run(f->session, ins, 3, &y, 1, NULL),
+                  "input 'k': limber_tensor: reserved[3] is not 0: begin with "
+                  "limber_tensor t = {0}");
   ins[1].reserved[3] = 0;
   y.reserved[0] = 1;
-  refused(limber_session_run(f->session, ins, 3, &y, 1, NULL),
-          "output 'sums': limber_tensor: reserved[0] is not 0: begin with "
-          "limber_tensor t = {0}");
+  expect_rejected(
+      limber_session_run(f->session, ins, 3, &y, 1, NULL),
+      "output 'sums': limber_tensor: reserved[0] is not 0: begin with "
+      "limber_tensor t = {0}");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(windows_give_the_bits_of_dense_tensors),
-      TEST(a_cache_grows_in_place),
-      TEST(what_stays_is_not_touched),
-      TEST(kernels_read_and_write_windows),
-      TEST(bad_strides_of_outputs_are_refused),
-      TEST(strides_need_memory_and_their_rank),
-      TEST(bad_strides_of_inputs_are_refused),
-      TEST(what_is_reserved_is_zero),
+      TEST(strided_tensors_give_the_bits_of_dense_ones),
+      TEST(a_key_cache_grows_in_place),
+      TEST(passed_through_keys_are_not_written),
+      TEST(kernels_read_and_write_strided_tensors),
+      TEST(invalid_output_strides_are_rejected),
+      TEST(output_strides_need_data_and_the_results_rank),
+      TEST(invalid_input_strides_are_rejected),
+      TEST(reserved_fields_must_be_zero),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

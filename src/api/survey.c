@@ -1,4 +1,5 @@
-// api/survey.c -- the operators of a model that need not load.
+// api/survey.c -- lists the operators of a model, even of one that does not
+// load.
 #include <stdlib.h>
 
 #include "api/error.h"

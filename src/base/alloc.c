@@ -7,11 +7,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define ROOM 4  // times what is needed
+#define RESERVE_FACTOR 4  // reserved / needed bytes
 
-// Large pages where the system has them for the asking: a matrix is walked in
-// many places at once, more than there are entries for small ones. To clear one
-// takes as long as to meet 70 small ones, of the 512 in its place.
+// Requests huge pages for large blocks: kernels access a matrix at more places
+// at once than the TLB has entries for small pages. Clearing a huge page takes
+// as long as 70 faults on small pages, and it replaces 512 of them.
 static void *c_alloc(size_t size) {
   void *p = NULL;
   bool large = size >= LB_LARGE_PAGE;
@@ -22,7 +22,7 @@ static void *c_alloc(size_t size) {
 }
 
 void *lb_alloc_get(const lb_alloc *a, size_t size) {
-  if (size > PTRDIFF_MAX) return NULL;  // no object can be that large
+  if (size > PTRDIFF_MAX) return NULL;  // larger than any C object
   if (size == 0) size = 1;
   if (!a || !a->alloc) return c_alloc(size);
   void *p = a->alloc(a->user, size, LB_TENSOR_ALIGN);
@@ -31,13 +31,13 @@ void *lb_alloc_get(const lb_alloc *a, size_t size) {
   return NULL;
 }
 
-// -- room --------------------------------------------------------------------
+// -- large buffers -----------------------------------------------------------
 
 static bool is_mapped(const lb_alloc *a, size_t size) {
   return (!a || !a->alloc) && size >= LB_LARGE_PAGE;
 }
 
-// Begins where a large page does.
+// Maps `size` bytes, aligned to a huge page.
 static void *map(size_t size) {
   size_t all = size + LB_LARGE_PAGE;
   char *p = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
@@ -66,7 +66,8 @@ void lb_pages_put(const lb_alloc *a, void *p, size_t size) {
 
 size_t lb_alloc_pages(const lb_alloc *a, size_t size) {
   bool ours = !a || !a->alloc;
-  return ours && size <= PTRDIFF_MAX / ROOM ? ROOM * size : size;
+  return ours && size <= PTRDIFF_MAX / RESERVE_FACTOR ? RESERVE_FACTOR * size
+                                                      : size;
 }
 
 void lb_alloc_put(const lb_alloc *a, void *p) {

@@ -1,4 +1,4 @@
-// base/alloc_test.c -- tensor memory is aligned, whoever gives it.
+// base/alloc_test.c -- tensor memory is aligned, whichever allocator is used.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@
 #include "base/alloc.h"
 #include "base/undertsan.h"
 
-// A sanitizer brings a malloc of its own.
+// A sanitizer replaces malloc.
 #if defined(UNDER_TSAN) || defined(UNDER_ASAN)
 #define IS_SANITIZED true
 #else
@@ -57,7 +57,7 @@ static void memory_is_aligned_at_any_size(void **state) {
   lb_alloc_put(NULL, NULL);
 }
 
-static void much_room_is_the_systems(void **state) {
+static void large_buffers_are_returned_to_the_system(void **state) {
   (void)state;
   static const size_t sizes[] = {
       0, 1, 100000, (2 << 20) - 1, 2 << 20, (5 << 20) + 1};
@@ -68,7 +68,7 @@ static void much_room_is_the_systems(void **state) {
     memset(p, 1, sizes[i]);
     lb_pages_put(NULL, p, sizes[i]);
   }
-  // A large block that the C library gets back makes it keep smaller ones.
+  // Freeing a large block makes the C library keep smaller freed blocks.
   lb_pages_put(NULL, lb_pages_get(NULL, 16 << 20), 16 << 20);
   size_t before = mallinfo2().hblks;
   void *other = malloc(8 << 20);
@@ -80,7 +80,7 @@ static void much_room_is_the_systems(void **state) {
   lb_pages_put(NULL, NULL, 3 << 20);
 }
 
-static void the_callers_allocator_has_all_room(void **state) {
+static void the_callers_allocator_provides_large_buffers(void **state) {
   (void)state;
   counter c = {0};
   lb_alloc a = {counting_alloc, counting_free, &c};
@@ -105,7 +105,7 @@ static void the_callers_allocator_is_used(void **state) {
   assert_int_equal(c.puts, 1);
 }
 
-static void a_misaligned_answer_is_given_back(void **state) {
+static void a_misaligned_allocation_is_freed(void **state) {
   (void)state;
   counter c = {.skew = 8};
   lb_alloc a = {counting_alloc, counting_free, &c};
@@ -113,7 +113,7 @@ static void a_misaligned_answer_is_given_back(void **state) {
   assert_int_equal(c.puts, 1);
 }
 
-static void module_is_address_space_of_ours_alone(void **state) {
+static void only_our_allocator_reserves_address_space(void **state) {
   (void)state;
   counter c = {0};
   lb_alloc theirs = {counting_alloc, counting_free, &c};
@@ -127,11 +127,11 @@ static void module_is_address_space_of_ours_alone(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(memory_is_aligned_at_any_size),
-      cmocka_unit_test(much_room_is_the_systems),
-      cmocka_unit_test(the_callers_allocator_has_all_room),
+      cmocka_unit_test(large_buffers_are_returned_to_the_system),
+      cmocka_unit_test(the_callers_allocator_provides_large_buffers),
       cmocka_unit_test(the_callers_allocator_is_used),
-      cmocka_unit_test(a_misaligned_answer_is_given_back),
-      cmocka_unit_test(module_is_address_space_of_ours_alone),
+      cmocka_unit_test(a_misaligned_allocation_is_freed),
+      cmocka_unit_test(only_our_allocator_reserves_address_space),
   };
   return cmocka_run_group_tests_name("alloc", tests, NULL, NULL);
 }

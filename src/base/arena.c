@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST ((size_t)512)  // of a first block, unless all are smaller
+#define MIN_BLOCK ((size_t)512)  // bytes, unless block_size is smaller
 
 struct lb_block {
   struct lb_block *next;  // owned
   size_t cap;             // of data
   size_t used;
-  void *single;  // what one large request got, for which it was made; or NULL
+  void *single;  // the large allocation for which it was created; or NULL
   _Alignas(max_align_t) unsigned char data[];
 };
 
@@ -28,12 +28,12 @@ static struct lb_block *block_new(size_t cap) {
   return b;
 }
 
-// NULL when the block has no room left for it.
+// NULL if the block has not enough space left.
 static void *block_carve(struct lb_block *b, size_t size, size_t align) {
   uintptr_t at = (uintptr_t)(b->data + b->used);
   size_t pad = (size_t)(-at & (align - 1));
-  size_t room = b->cap - b->used;
-  if (pad > room || size > room - pad) return NULL;
+  size_t space = b->cap - b->used;
+  if (pad > space || size > space - pad) return NULL;
   void *p = b->data + b->used + pad;
   b->used += pad + size;
   return p;
@@ -69,7 +69,7 @@ void lb_arena_reset(lb_arena *a) {
   if (b) b->used = 0;
 }
 
-// The first block is the one being filled, whatever it was made for.
+// Never frees the first block, because it is the one being filled.
 void lb_arena_drop(lb_arena *a, const void *p) {
   struct lb_block *before = a->head;
   while (before && before->next && before->next->single != p)
@@ -83,15 +83,15 @@ void lb_arena_drop(lb_arena *a, const void *p) {
 
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 
-// As much as there is already, so that little takes little, and much takes few
-// blocks.
+// Doubles the total capacity up to block_size per block, so that small arenas
+// stay small and large ones have few blocks.
 static size_t next_cap(const lb_arena *a) {
-  size_t cap = max_size(a->used, max_size(a->block_size / 16, LEAST));
+  size_t cap = max_size(a->used, max_size(a->block_size / 16, MIN_BLOCK));
   return cap < a->block_size ? cap : a->block_size;
 }
 
-// A block made for one large request goes behind the head, so that the room
-// left in the head is not lost to the small requests that follow.
+// A block for one large request is linked after the head, so that later small
+// requests can still use the space left in the head.
 static void link_block(lb_arena *a, struct lb_block *b, bool large) {
   if (a->head && large) {
     b->next = a->head->next;

@@ -18,12 +18,12 @@ typedef struct lb_arena {
 
 void lb_arena_init(lb_arena *a, size_t block_size);
 void lb_arena_fini(lb_arena *a);
-// Keeps as much room as there was, in one block, so that what comes back takes
-// no other.
+// Frees all allocations but keeps the total capacity, as one block, so that an
+// equal second use needs no other block.
 void lb_arena_reset(lb_arena *a);
 
-// Gives back what was got as p, if it is large enough to have a block of its
-// own; else it stays until all goes.
+// Frees the allocation p if it is large enough to have a block of its own;
+// otherwise it stays until the arena is reset or freed.
 void lb_arena_drop(lb_arena *a, const void *p);
 
 // Not cleared. `align` is a power of two.
@@ -38,7 +38,7 @@ static inline size_t lb_mul_sat(size_t a, size_t b) {
   return __builtin_mul_overflow(a, b, &r) ? SIZE_MAX : r;
 }
 
-// An array of n zeroed T; n == 0 gives a valid pointer.
+// Allocates an array of n zeroed T; n == 0 returns a valid pointer.
 #define lb_arena_new(a, T, n) \
   ((T *)lb_arena_zalloc((a), lb_mul_sat(sizeof(T), (n)), _Alignof(T)))
 

@@ -1,4 +1,4 @@
-// base/arena_test.c -- aligned, apart, and never past the end.
+// base/arena_test.c -- allocations are aligned, disjoint and within blocks.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -35,13 +35,13 @@ static void large_requests_get_their_own_block(void **state) {
   assert_non_null(large);
   memset(large, 1, 100000);
   char *next = lb_arena_alloc(&a, 8, 1);
-  assert_ptr_equal(next, small + 8);  // the room left was not lost
+  assert_ptr_equal(next, small + 8);  // the remaining space is used
   assert_true(a.used > 100000 && a.used < 101000);
   lb_arena_fini(&a);
   assert_int_equal(a.used, 0);
 }
 
-static void large_requests_are_given_back_and_small_ones_are_not(void **state) {
+static void large_blocks_are_freed_and_small_ones_are_not(void **state) {
   (void)state;
   lb_arena a;
   lb_arena_init(&a, 64);
@@ -56,14 +56,14 @@ static void large_requests_are_given_back_and_small_ones_are_not(void **state) {
   lb_arena_drop(&a, one);
   assert_true(a.used < used - 100000);
   used = a.used;
-  lb_arena_drop(&a, one);  // once is enough
+  lb_arena_drop(&a, one);  // a second time does nothing
   assert_int_equal(a.used, used);
   assert_int_equal(two[99999], 2);
   lb_arena_fini(&a);
 }
 
-// Blocks grow with what is there, and stop at the size that was asked for.
-static void little_takes_little_and_much_not_much_more(void **state) {
+// Block sizes double up to block_size.
+static void block_sizes_grow_with_use(void **state) {
   (void)state;
   lb_arena a;
   lb_arena_init(&a, 64 << 10);
@@ -98,7 +98,7 @@ static void new_arrays_are_zero_even_when_reused(void **state) {
   lb_arena_fini(&a);
 }
 
-static void reset_keeps_all_room_in_one_block(void **state) {
+static void reset_keeps_the_capacity_in_one_block(void **state) {
   (void)state;
   lb_arena a;
   lb_arena_init(&a, 64);
@@ -111,7 +111,7 @@ static void reset_keeps_all_room_in_one_block(void **state) {
   lb_arena_reset(&a);
   assert_int_equal(a.used, used);
   assert_non_null(lb_arena_alloc(&a, 5000 + 40 * 60, 1));
-  assert_int_equal(a.used, used);  // fitted into what was kept
+  assert_int_equal(a.used, used);  // fitted into the block that was kept
   lb_arena_reset(&a);              // of one block
   assert_non_null(lb_arena_alloc(&a, 5000 + 40 * 60, 1));
   assert_int_equal(a.used, used);
@@ -135,11 +135,11 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pointers_are_aligned_and_apart),
       cmocka_unit_test(large_requests_get_their_own_block),
-      cmocka_unit_test(large_requests_are_given_back_and_small_ones_are_not),
-      cmocka_unit_test(little_takes_little_and_much_not_much_more),
+      cmocka_unit_test(large_blocks_are_freed_and_small_ones_are_not),
+      cmocka_unit_test(block_sizes_grow_with_use),
       cmocka_unit_test(overflowing_sizes_are_null),
       cmocka_unit_test(new_arrays_are_zero_even_when_reused),
-      cmocka_unit_test(reset_keeps_all_room_in_one_block),
+      cmocka_unit_test(reset_keeps_the_capacity_in_one_block),
       cmocka_unit_test(copies_are_equal_and_terminated),
   };
   return cmocka_run_group_tests_name("arena", tests, NULL, NULL);

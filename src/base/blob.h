@@ -1,4 +1,4 @@
-// base/blob.h -- bytes with an owner.
+// base/blob.h -- an owned byte buffer.
 #ifndef LB_BASE_BLOB_H
 #define LB_BASE_BLOB_H
 
@@ -7,7 +7,7 @@
 #include "base/file.h"
 
 typedef struct lb_blob {  // {0} is empty
-  uint8_t *data;          // owned, by malloc
+  uint8_t *data;          // owned; from malloc
   size_t size;
 } lb_blob;
 

@@ -1,4 +1,4 @@
-// base/caller.c -- what threads inside a run spend on what no run may do.
+// base/caller.c -- counts forbidden blocking work on threads that run a model.
 #include "base/caller.h"
 
 #include <stdatomic.h>

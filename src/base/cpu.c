@@ -1,9 +1,9 @@
-// base/cpu.c -- how much processor this process may use.
+// base/cpu.c -- which processors, and how much CPU time, this process may use.
 //
-// A hierarchy is one tree of cgroups: v2's only one, or v1's for the cpu
-// controller. Both may be mounted at once; the smallest quota counts. Where a
-// container sees a subtree only, mountinfo tells which part of the process's
-// path the mount stands for.
+// A hierarchy is one tree of cgroups: the single v2 tree, or the v1 tree of the
+// cpu controller. Both may be mounted at once; the smallest quota counts. In a
+// container that sees only a subtree, mountinfo says which prefix of the
+// process's cgroup path the mount replaces.
 #include "base/cpu.h"
 
 #include <limits.h>
@@ -17,9 +17,9 @@
 #include "base/file.h"
 
 typedef struct hierarchy {
-  char mount[PATH_MAX];  // where it is mounted
-  char top[PATH_MAX];    // the cgroup that is mounted there
-  char path[PATH_MAX];   // the cgroup of this process; "" if it has none
+  char mount[PATH_MAX];  // mount point
+  char top[PATH_MAX];    // cgroup that is mounted there
+  char path[PATH_MAX];   // cgroup of this process; "": none
 } hierarchy;
 
 typedef struct cgroups {
@@ -27,7 +27,7 @@ typedef struct cgroups {
 } cgroups;
 
 int lb_cpu_allowed(void) {
-  // The kernel refuses a set smaller than its own, so ask with larger ones.
+  // The kernel refuses a set smaller than its own, so try larger ones.
   for (size_t cpus = 1024; cpus <= 1 << 20; cpus *= 4) {
     cpu_set_t *set = CPU_ALLOC(cpus);
     if (!set) return 1;
@@ -41,7 +41,7 @@ int lb_cpu_allowed(void) {
 }
 
 _Static_assert(sizeof(lb_cpu_mask) == sizeof(cpu_set_t),
-               "as the system has it");
+               "lb_cpu_mask is a cpu_set_t");
 
 lb_cpu_mask lb_cpu_allowed_mask(pid_t thread) {
   lb_cpu_mask m;
@@ -67,7 +67,7 @@ void lb_cpu_place(pid_t pid, const lb_cpu_mask *all, int cpu) {
     CPU_ZERO(&set);
     CPU_SET((size_t)cpu, &set);
   }
-  (void)sched_setaffinity(pid, sizeof set, &set);  // or all stays as it is
+  (void)sched_setaffinity(pid, sizeof set, &set);  // best effort
 }
 
 bool lb_cpu_leave(pid_t thread, int cpu) {
@@ -82,7 +82,7 @@ bool lb_cpu_leave(pid_t thread, int cpu) {
   return true;
 }
 
-// True if `word` is one of the comma-separated words of `list`.
+// True if `word` is in the comma-separated `list`.
 static bool has_word(const char *list, const char *word) {
   size_t n = strlen(word);
   for (const char *p = list; p;) {
@@ -139,8 +139,8 @@ static void each_line(const char *root, const char *path,
   free(full);
 }
 
-// The path below the mount: "" is the mount itself, which also stands in for
-// a path outside of it (another cgroup namespace).
+// The process's path below the mount; "" for the mount itself, and for a path
+// outside of it (in another cgroup namespace).
 static const char *below_mount(const hierarchy *h) {
   size_t n = strcmp(h->top, "/") == 0 ? 0 : strlen(h->top);
   const char *rest = h->path + n;
@@ -148,10 +148,10 @@ static const char *below_mount(const hierarchy *h) {
   return strncmp(rest, "/..", 3) == 0 || !rest[1] ? "" : rest;
 }
 
-static bool read_in(const char *folder, const char *file, char *buf,
+static bool read_in(const char *directory, const char *file, char *buf,
                     size_t cap) {
   char *path = NULL;
-  if (asprintf(&path, "%s/%s", folder, file) < 0) return false;
+  if (asprintf(&path, "%s/%s", directory, file) < 0) return false;
   lb_status st = lb_file_read_small(path, buf, cap);
   free(path);
   bool found = !lb_failed(st);
@@ -164,34 +164,34 @@ static double quota_of(long long quota, long long period) {
   return quota > 0 && period > 0 ? (double)quota / (double)period : 0;
 }
 
-// "50000 100000", or "max 100000", which does not scan.
-static double quota_v2(const char *folder) {
+// "50000 100000", or "max 100000", which sscanf rejects.
+static double quota_v2(const char *directory) {
   char text[128];
   long long quota, period;
-  if (!read_in(folder, "cpu.max", text, sizeof text)) return 0;
+  if (!read_in(directory, "cpu.max", text, sizeof text)) return 0;
   if (sscanf(text, "%lld %lld", &quota, &period) != 2) return 0;
   return quota_of(quota, period);
 }
 
-static double quota_v1(const char *folder) {
+static double quota_v1(const char *directory) {
   char quota[64], period[64];
-  if (!read_in(folder, "cpu.cfs_quota_us", quota, sizeof quota)) return 0;
-  if (!read_in(folder, "cpu.cfs_period_us", period, sizeof period)) return 0;
+  if (!read_in(directory, "cpu.cfs_quota_us", quota, sizeof quota)) return 0;
+  if (!read_in(directory, "cpu.cfs_period_us", period, sizeof period)) return 0;
   return quota_of(strtoll(quota, NULL, 10), strtoll(period, NULL, 10));
 }
 
-static uint64_t number_behind(const char *name, const char *text) {
+static uint64_t number_after(const char *name, const char *text) {
   const char *found = strstr(text, name);
   return found ? strtoull(found + strlen(name), NULL, 10) : 0;
 }
 
 // "nr_periods 7\nnr_throttled 2\nthrottled_usec 9\n..." in v2, throttled_time,
 // in ns, in v1.
-static uint64_t throttled_at(const char *folder) {
+static uint64_t throttled_at(const char *directory) {
   char text[4096];
-  if (!read_in(folder, "cpu.stat", text, sizeof text)) return 0;
-  return 1000 * number_behind("throttled_usec ", text) +
-         number_behind("throttled_time ", text);
+  if (!read_in(directory, "cpu.stat", text, sizeof text)) return 0;
+  return 1000 * number_after("throttled_usec ", text) +
+         number_after("throttled_time ", text);
 }
 
 static double smaller_quota(double a, double b) {
@@ -199,29 +199,30 @@ static double smaller_quota(double a, double b) {
   return a < b ? a : b;
 }
 
-static void add_folder(const char *folder,
-                       double (*quota_at)(const char *folder),
-                       lb_cpu_limits *out) {
-  double quota = quota_at(folder);
+static void add_directory(const char *directory,
+                          double (*quota_at)(const char *directory),
+                          lb_cpu_limits *out) {
+  double quota = quota_at(directory);
   if (quota == 0) return;
   out->quota = smaller_quota(out->quota, quota);
-  out->throttled += throttled_at(folder);
+  out->throttled += throttled_at(directory);
 }
 
-// All from the process's cgroup up to the mount.
+// Adds all cgroups from that of the process up to the mount.
 static void add_hierarchy(const char *root, const hierarchy *h,
-                          double (*quota_at)(const char *folder),
+                          double (*quota_at)(const char *directory),
                           lb_cpu_limits *out) {
-  char *folder = NULL;
+  char *directory = NULL;
   if (!h->path[0]) return;
-  if (asprintf(&folder, "%s%s%s", root, h->mount, below_mount(h)) < 0) return;
+  if (asprintf(&directory, "%s%s%s", root, h->mount, below_mount(h)) < 0)
+    return;
   size_t stop = strlen(root) + strlen(h->mount);
-  add_folder(folder, quota_at, out);
-  while (strlen(folder) > stop) {
-    *strrchr(folder, '/') = '\0';
-    add_folder(folder, quota_at, out);
+  add_directory(directory, quota_at, out);
+  while (strlen(directory) > stop) {
+    *strrchr(directory, '/') = '\0';
+    add_directory(directory, quota_at, out);
   }
-  free(folder);
+  free(directory);
 }
 
 lb_cpu_limits lb_cpu_read_limits(const char *root) {

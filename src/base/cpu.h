@@ -1,4 +1,4 @@
-// base/cpu.h -- how much processor this process may use.
+// base/cpu.h -- which processors, and how much CPU time, this process may use.
 #ifndef LB_BASE_CPU_H
 #define LB_BASE_CPU_H
 
@@ -9,35 +9,35 @@
 // Processors allowed by affinity (cpuset), at least 1.
 int lb_cpu_allowed(void);
 
-// Some of the first 1024 processors.
+// A set of processors with numbers below 1024.
 typedef struct lb_cpu_mask {
   uint64_t bits[16];
 } lb_cpu_mask;
-// Those that a thread of this process, with 0 the calling one, may use; none
-// where there are more, or no such thread.
+// The processors that a thread of this process may use (0: the calling thread);
+// empty if the machine has more than 1024 or if there is no such thread.
 lb_cpu_mask lb_cpu_allowed_mask(pid_t thread);
+// The number of processors in the union of two sets.
 int lb_cpu_count_either(const lb_cpu_mask *a, const lb_cpu_mask *b);
 
-int lb_cpu_here(void);  // the one that the calling thread is on, or -1
+int lb_cpu_here(void);  // the processor of the calling thread, or -1
 
-// Where the one thread of a process may run, or with 0 the calling thread: on
-// `cpu` if that is one of `all`, else on all. Nothing changes if there are
-// none.
+// Sets the affinity of a single-threaded process (0: of the calling thread): to
+// `cpu` if that is in `all`, otherwise to `all`. Does nothing if that is empty.
 void lb_cpu_place(pid_t pid, const lb_cpu_mask *all, int cpu);
 
-// Makes a thread of this process, with 0 the calling one, leave `cpu` for
-// another that it may use; from there on it may use all of them as before.
-// False if it may use no other, or none can be told.
+// Moves a thread of this process (0: the calling one) off `cpu` to another
+// processor that it may use; its affinity is unchanged afterwards. False if it
+// may use no other processor, or if its affinity cannot be read.
 bool lb_cpu_leave(pid_t thread, int cpu);
 
-// What the cgroups of this process grant it, and whether that was enough.
+// The CPU quota of this process's cgroups, and how long it was exhausted.
 typedef struct lb_cpu_limits {
   double quota;        // processors: the smallest (v2 cpu.max, v1
-                       // cfs_quota_us) up to the root of the hierarchy, or 0
-  uint64_t throttled;  // ns for which a quota was used up, ever
+                       // cfs_quota_us) up to the root of the hierarchy; 0: none
+  uint64_t throttled;  // total ns for which a quota was exhausted
 } lb_cpu_limits;
-// `root` stands for "/" so that tests can bring their own tree; NULL means "".
-// Reads some files; allocates.
+// `root` is a prefix of all paths, for tests; NULL means "". Reads several
+// files and allocates.
 lb_cpu_limits lb_cpu_read_limits(const char *root);
 
 // Whole processors of the quota, rounded up; 0: no quota.

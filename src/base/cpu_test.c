@@ -1,4 +1,4 @@
-// base/cpu_test.c -- quotas of cgroup v1 and v2, under roots of the test's own.
+// base/cpu_test.c -- quotas of cgroup v1 and v2 in a temporary tree; affinity.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -39,7 +39,7 @@ static void no_cgroups_mean_no_quota(void **state) {
   assert_int_equal(lb_cpu_quota(d->path), 0);
 }
 
-static void v2_takes_the_smallest_on_the_way_up(void **state) {
+static void v2_uses_the_smallest_quota_up_to_the_root(void **state) {
   testdir *d = *state;
   put(d, "proc/self/mountinfo", V2_MOUNT);
   put(d, "proc/self/cgroup", "0::/a/b/c\n");
@@ -60,7 +60,7 @@ static void v2_in_a_namespace_reads_the_mount(void **state) {
   put(d, "proc/self/cgroup", "0::/\n");
   assert_int_equal(lb_cpu_quota(d->path), 4);
   put(d, "proc/self/cgroup", "0::/../other\n");
-  put(d, "sys/fs/other/cpu.max", "100000 100000\n");  // not ours to read
+  put(d, "sys/fs/other/cpu.max", "100000 100000\n");  // not to be read
   assert_int_equal(lb_cpu_quota(d->path), 4);
 }
 
@@ -79,8 +79,9 @@ static void v1_finds_the_cpu_controller(void **state) {
   assert_int_equal(lb_cpu_quota(d->path), 3);
 }
 
-// A container without a namespace: the path is the host's, the mount a part.
-static void v1_subtree_mounts_are_understood(void **state) {
+// In a container without a cgroup namespace the path is that of the machine,
+// and the mount is a subtree.
+static void v1_subtree_mounts_are_resolved(void **state) {
   testdir *d = *state;
   put(d, "proc/self/mountinfo",
       "34 25 0:29 /docker/abc /sys/fs/cgroup/cpu ro - cgroup cpu rw,cpu\n");
@@ -95,7 +96,7 @@ static void v1_subtree_mounts_are_understood(void **state) {
   assert_int_equal(lb_cpu_quota(d->path), 2);
 }
 
-static void nonsense_quotas_are_none(void **state) {
+static void invalid_quotas_are_ignored(void **state) {
   testdir *d = *state;
   static const char *const texts[] = {"", "0 100000", "5 0", "-5 100000", "x"};
   put(d, "proc/self/mountinfo", V2_MOUNT);
@@ -108,7 +109,7 @@ static void nonsense_quotas_are_none(void **state) {
   assert_int_equal(lb_cpu_quota(d->path), INT_MAX);
 }
 
-static void quotas_are_read_in_parts_of_a_processor(void **state) {
+static void fractional_quotas_are_read(void **state) {
   testdir *d = *state;
   put(d, "proc/self/mountinfo", V2_MOUNT);
   put(d, "proc/self/cgroup", "0::/a/b\n");
@@ -118,7 +119,7 @@ static void quotas_are_read_in_parts_of_a_processor(void **state) {
   assert_int_equal(lb_cpu_read_limits(d->path).throttled, 0);
 }
 
-static void v2_adds_up_throttling_where_there_is_a_quota(void **state) {
+static void v2_sums_throttling_of_cgroups_with_a_quota(void **state) {
   testdir *d = *state;
   put(d, "proc/self/mountinfo", V2_MOUNT);
   put(d, "proc/self/cgroup", "0::/a/b\n");
@@ -131,7 +132,7 @@ static void v2_adds_up_throttling_where_there_is_a_quota(void **state) {
   assert_int_equal(lb_cpu_read_limits(d->path).throttled, 117000);
 }
 
-static void v1_tells_of_throttling_too(void **state) {
+static void v1_reports_throttling_too(void **state) {
   testdir *d = *state;
   put(d, "proc/self/mountinfo",
       "34 25 0:29 / /cg/cpu rw - cgroup cgroup rw,cpu\n");
@@ -146,7 +147,7 @@ static void v1_tells_of_throttling_too(void **state) {
   assert_int_equal(lb_cpu_read_limits(d->path).throttled, 0);
 }
 
-static void a_thread_is_placed_and_goes_home(void **state) {
+static void a_thread_is_pinned_and_unpinned(void **state) {
   (void)state;
   lb_cpu_mask all = lb_cpu_allowed_mask(0);
   int allowed = lb_cpu_allowed(), here = lb_cpu_here();
@@ -154,7 +155,7 @@ static void a_thread_is_placed_and_goes_home(void **state) {
   int placed = lb_cpu_allowed(), there = lb_cpu_here();
   lb_cpu_place(0, &(lb_cpu_mask){0}, here);  // changes nothing
   int still = lb_cpu_allowed();
-  lb_cpu_place(0, &all, 1023);  // none of ours
+  lb_cpu_place(0, &all, 1023);  // not in `all`
   int home = lb_cpu_allowed();
   assert_int_equal(placed, 1);
   assert_int_equal(there, here);
@@ -178,7 +179,7 @@ static void a_thread_leaves_a_processor(void **state) {
   assert_false(lb_cpu_leave(INT_MAX, here));  // no such thread
 }
 
-static void masks_are_counted_together(void **state) {
+static void the_union_of_masks_is_counted(void **state) {
   (void)state;
   lb_cpu_mask none = {{0}}, all = lb_cpu_allowed_mask(0);
   lb_cpu_mask ends = {{[0] = 1, [15] = UINT64_C(1) << 63}}, first = {{1}};
@@ -212,17 +213,17 @@ static void affinity_limits_what_is_usable(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       IN_ROOT(no_cgroups_mean_no_quota),
-      IN_ROOT(v2_takes_the_smallest_on_the_way_up),
+      IN_ROOT(v2_uses_the_smallest_quota_up_to_the_root),
       IN_ROOT(v2_in_a_namespace_reads_the_mount),
       IN_ROOT(v1_finds_the_cpu_controller),
-      IN_ROOT(v1_subtree_mounts_are_understood),
-      IN_ROOT(nonsense_quotas_are_none),
-      IN_ROOT(quotas_are_read_in_parts_of_a_processor),
-      IN_ROOT(v2_adds_up_throttling_where_there_is_a_quota),
-      IN_ROOT(v1_tells_of_throttling_too),
-      cmocka_unit_test(a_thread_is_placed_and_goes_home),
+      IN_ROOT(v1_subtree_mounts_are_resolved),
+      IN_ROOT(invalid_quotas_are_ignored),
+      IN_ROOT(fractional_quotas_are_read),
+      IN_ROOT(v2_sums_throttling_of_cgroups_with_a_quota),
+      IN_ROOT(v1_reports_throttling_too),
+      cmocka_unit_test(a_thread_is_pinned_and_unpinned),
       cmocka_unit_test(a_thread_leaves_a_processor),
-      cmocka_unit_test(masks_are_counted_together),
+      cmocka_unit_test(the_union_of_masks_is_counted),
       cmocka_unit_test(affinity_limits_what_is_usable),
   };
   return cmocka_run_group_tests_name("cpu", tests, NULL, NULL);

@@ -1,4 +1,4 @@
-// base/dtype.c -- facts about element types, and the half-width floats.
+// base/dtype.c -- properties of element types; f16 and bf16 conversions.
 #include "base/dtype.h"
 
 #include <string.h>
@@ -57,7 +57,7 @@ float lb_f16_to_f32(uint16_t h) {
   return sign ? -tiny : tiny;
 }
 
-// float32 fits float64 exactly, so there is one rounding here as well.
+// float32 converts to float64 exactly, so there is only one rounding.
 uint16_t lb_f32_to_f16(float f) { return lb_f64_to_f16((double)f); }
 
 uint16_t lb_f64_to_f16(double d) {
@@ -71,9 +71,10 @@ uint16_t lb_f64_to_f16(double d) {
   if (exp > 15) return (uint16_t)(sign | 0x7c00);
   if (exp < -25) return (uint16_t)sign;
 
-  // The result counts units of its last place: 2^-24 when subnormal, else
-  // exponent and mantissa together, so that rounding up may carry from the
-  // one into the other, and from the largest number to infinity.
+  // `half` is the result as an integer: multiples of 2^-24 if subnormal,
+  // otherwise exponent and mantissa together, so that rounding up can carry
+  // from the mantissa into the exponent, and from the largest number to
+  // infinity.
   int shift = exp < -14 ? 42 + (-14 - exp) : 42;
   uint64_t whole = mant | UINT64_C(1) << 52;
   uint32_t half = (uint32_t)(whole >> shift);
@@ -90,6 +91,6 @@ uint16_t lb_f32_to_bf16(float f) {
   uint32_t bits = bits_of(f);
   if ((bits & 0x7fffffff) > 0x7f800000)
     return (uint16_t)(bits >> 16 |
-                      0x40);  // NaN, kept from rounding to infinity
+                      0x40);  // NaN: stays NaN instead of rounding to infinity
   return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }

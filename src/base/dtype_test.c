@@ -1,4 +1,4 @@
-// base/dtype_test.c -- half-width floats, checked over all their values.
+// base/dtype_test.c -- f16 and bf16 conversions, checked over all values.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,7 +29,7 @@ static void classes_do_not_overlap(void **state) {
   assert_false(lb_dtype_is_integer(LB_BOOL) || lb_dtype_is_float(LB_BOOL));
 }
 
-// What a half means, straight from its definition.
+// The value of an f16, straight from its definition.
 static double half_value(uint16_t h) {
   int exp = h >> 10 & 31;
   double mant = h & 0x3ff;
@@ -37,7 +37,7 @@ static double half_value(uint16_t h) {
   return h & 0x8000 ? -v : v;
 }
 
-static void every_half_survives_the_round_trip(void **state) {
+static void every_f16_survives_the_round_trip(void **state) {
   (void)state;
   for (uint32_t h = 0; h < 0x10000; h++) {
     float f = lb_f16_to_f32((uint16_t)h);
@@ -52,8 +52,8 @@ static void every_half_survives_the_round_trip(void **state) {
   }
 }
 
-// Between neighbours: below the middle goes down, above up, the middle to even.
-static void halves_round_to_nearest_even(void **state) {
+// Between neighbours: below the midpoint rounds down, above up, ties to even.
+static void f16_rounds_to_nearest_even(void **state) {
   (void)state;
   for (uint16_t h = 0; h < 0x7bff; h++) {
     double low = half_value(h), high = half_value((uint16_t)(h + 1));
@@ -69,7 +69,7 @@ static void halves_round_to_nearest_even(void **state) {
   }
 }
 
-static void halves_overflow_to_infinity(void **state) {
+static void f16_overflows_to_infinity(void **state) {
   (void)state;
   assert_int_equal(lb_f32_to_f16(65519.996f), 0x7bff);
   assert_int_equal(lb_f32_to_f16(65520.0f), 0x7c00);
@@ -81,13 +81,13 @@ static void halves_overflow_to_infinity(void **state) {
 
 static void doubles_round_once(void **state) {
   (void)state;
-  // Just above a tie, by less than a float can tell.
+  // Above a tie by less than float precision.
   double d = 1.0 + 0x1p-11 + 0x1p-40;
   assert_int_equal(lb_f64_to_f16(d), 0x3c01);
   assert_int_equal(lb_f32_to_f16((float)d), 0x3c00);
 }
 
-static void bfloats_are_the_upper_half_rounded(void **state) {
+static void bf16_is_the_rounded_upper_half(void **state) {
   (void)state;
   for (uint32_t h = 0; h < 0x10000; h++) {
     float f = lb_bf16_to_f32((uint16_t)h);
@@ -110,11 +110,11 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_dtype_has_name_and_size),
       cmocka_unit_test(classes_do_not_overlap),
-      cmocka_unit_test(every_half_survives_the_round_trip),
-      cmocka_unit_test(halves_round_to_nearest_even),
-      cmocka_unit_test(halves_overflow_to_infinity),
+      cmocka_unit_test(every_f16_survives_the_round_trip),
+      cmocka_unit_test(f16_rounds_to_nearest_even),
+      cmocka_unit_test(f16_overflows_to_infinity),
       cmocka_unit_test(doubles_round_once),
-      cmocka_unit_test(bfloats_are_the_upper_half_rounded),
+      cmocka_unit_test(bf16_is_the_rounded_upper_half),
   };
   return cmocka_run_group_tests_name("dtype", tests, NULL, NULL);
 }

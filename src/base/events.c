@@ -1,8 +1,9 @@
-// base/events.c -- a ring between those who decide and a listener.
+// base/events.c -- a ring buffer between emitting threads and a listener.
 //
-// The ring is the bounded queue of Vyukov: each cell has a turn. A cell whose
-// turn is `at` can be written by whoever moves the tail from `at` on; it is
-// then `at + 1` and can be read; after that `at + CELLS`, for the next round.
+// The ring is Vyukov's bounded queue: each cell has a sequence number. A cell
+// whose number is `at` may be written by the thread that advances the tail from
+// `at`; the number is then `at + 1`, and the cell can be read; after that it is
+// `at + CELLS`, for the next round.
 #include "base/events.h"
 
 #include <pthread.h>
@@ -18,7 +19,7 @@
 #define CELLS 1024  // a power of two
 
 typedef struct cell {
-  atomic_size_t turn;
+  atomic_size_t seq;
   lb_event event;
   char text[LB_EVENT_TEXT];
 } cell;
@@ -27,13 +28,13 @@ struct lb_events {
   lb_listener *fn;
   void *user;
   atomic_size_t tail;  // next to be written
-  atomic_size_t head;  // next to be told
-  atomic_ullong lost;  // not told yet
+  atomic_size_t head;  // next to be delivered
+  atomic_ullong lost;  // dropped events not reported yet
   atomic_bool asleep;  // the thread waits for `wake`
   atomic_bool stop;
   sem_t wake;
   pthread_t thread;
-  pid_t process;  // that has the thread
+  pid_t process;  // process that has the thread
   cell cells[CELLS];
 };
 
@@ -54,24 +55,24 @@ static const row reasons[LB_REASON_COUNT] = {
 };
 
 const char *lb_event_name(lb_event_kind kind) { return kinds[kind].name; }
-const char *lb_event_about(lb_event_kind kind) { return kinds[kind].text; }
+const char *lb_event_text(lb_event_kind kind) { return kinds[kind].text; }
 const char *lb_reason_name(lb_reason reason) { return reasons[reason].name; }
 const char *lb_reason_text(lb_reason reason) { return reasons[reason].text; }
 
-// -- telling -----------------------------------------------------------------
+// -- emitting ----------------------------------------------------------------
 
-// The cell at the tail, for the caller alone; NULL: the ring is full.
+// Claims the cell at the tail for the caller; NULL: the ring is full.
 static cell *take_cell(lb_events *e, size_t *out) {
   size_t at = atomic_load_explicit(&e->tail, memory_order_relaxed);
   for (;;) {
     cell *c = &e->cells[at % CELLS];
-    size_t turn = atomic_load_explicit(&c->turn, memory_order_acquire);
-    if (turn == at) {
+    size_t seq = atomic_load_explicit(&c->seq, memory_order_acquire);
+    if (seq == at) {
       if (atomic_compare_exchange_weak(&e->tail, &at, at + 1)) {
         *out = at;
         return c;
       }
-    } else if (turn < at) {
+    } else if (seq < at) {
       return NULL;
     } else {
       at = atomic_load_explicit(&e->tail, memory_order_relaxed);
@@ -79,7 +80,7 @@ static cell *take_cell(lb_events *e, size_t *out) {
   }
 }
 
-// At most one post for each time the thread lies down.
+// Posts at most once each time the thread goes to sleep.
 static void wake(lb_events *e) {
   if (atomic_load(&e->asleep) && atomic_exchange(&e->asleep, false))
     sem_post(&e->wake);
@@ -99,7 +100,7 @@ void lb_events_vput(lb_events *e, const lb_event *event, const char *fmt,
   if (!c->event.start_ns) c->event.start_ns = c->event.end_ns;
   c->event.thread = lb_thread_id();
   vsnprintf(c->text, sizeof c->text, fmt, ap);
-  atomic_store(&c->turn, at + 1);
+  atomic_store(&c->seq, at + 1);
   wake(e);
 }
 
@@ -110,9 +111,9 @@ void lb_events_put(lb_events *e, const lb_event *event, const char *fmt, ...) {
   va_end(ap);
 }
 
-// -- listening ---------------------------------------------------------------
+// -- delivery ----------------------------------------------------------------
 
-static void tell_lost(lb_events *e) {
+static void deliver_lost(lb_events *e) {
   if (!atomic_load_explicit(&e->lost, memory_order_relaxed)) return;
   int64_t now = lb_clock_ns();
   lb_event event = {.kind = LB_EVENT_EVENTS_LOST,
@@ -124,38 +125,38 @@ static void tell_lost(lb_events *e) {
   e->fn(e->user, &event, "");
 }
 
-static bool tell_next(lb_events *e) {
+static bool deliver_next(lb_events *e) {
   size_t at = atomic_load_explicit(&e->head, memory_order_relaxed);
   cell *c = &e->cells[at % CELLS];
-  if (atomic_load(&c->turn) != at + 1) return false;
+  if (atomic_load(&c->seq) != at + 1) return false;
   e->fn(e->user, &c->event, c->text);
-  atomic_store(&c->turn, at + CELLS);
+  atomic_store(&c->seq, at + CELLS);
   atomic_store(&e->head, at + 1);
   return true;
 }
 
-static void tell_all(lb_events *e) {
-  while (tell_next(e)) tell_lost(e);
-  tell_lost(e);
+static void deliver_all(lb_events *e) {
+  while (deliver_next(e)) deliver_lost(e);
+  deliver_lost(e);
 }
 
-// Lies down, looks once more, and only then waits: what is told in between
-// wakes it.
+// Sets `asleep`, checks the ring once more and only then waits, so that an
+// event emitted in between wakes the thread.
 static void *listen(void *user) {
   lb_events *e = user;
   lb_thread_name("limber-events");
   while (!atomic_load(&e->stop)) {
-    tell_all(e);
+    deliver_all(e);
     atomic_store(&e->asleep, true);
-    tell_all(e);
+    deliver_all(e);
     if (!atomic_load(&e->stop)) sem_wait(&e->wake);
     atomic_store(&e->asleep, false);
   }
-  tell_all(e);
+  deliver_all(e);
   return NULL;
 }
 
-// -- life --------------------------------------------------------------------
+// -- lifecycle ---------------------------------------------------------------
 
 lb_status lb_events_new(lb_listener *fn, void *user, lb_events **out) {
   lb_events *e = *out = calloc(1, sizeof *e);
@@ -163,13 +164,13 @@ lb_status lb_events_new(lb_listener *fn, void *user, lb_events **out) {
   e->fn = fn;
   e->user = user;
   e->process = getpid();
-  for (size_t i = 0; i < CELLS; i++) atomic_init(&e->cells[i].turn, i);
+  for (size_t i = 0; i < CELLS; i++) atomic_init(&e->cells[i].seq, i);
   sem_init(&e->wake, 0, 0);
   if (!lb_thread_start(listen, e, &e->thread)) return LB_OK;
   sem_destroy(&e->wake);
   free(e);
   *out = NULL;
-  return lb_error(LB_OOM, "no thread for a listener to events");
+  return lb_error(LB_OOM, "cannot start the thread that delivers events");
 }
 
 void lb_events_flush(lb_events *e) {

@@ -1,17 +1,18 @@
-// base/events.h -- what the engine decides, told to a listener.
+// base/events.h -- events: the engine's decisions, delivered to a listener.
 //
 // Every decision (a plan is built, a kernel is published, a worker is stopped)
-// is an event: a name and a reason of the lists in events.def, when it began
-// and ended, what it is about, a number. A listener belongs to a runtime; where
-// there is none, the object is NULL, and telling costs a test of a pointer.
+// is an event: a kind and a reason from events.def, start and end time, a text
+// and a number. A listener belongs to a runtime; without one lb_events is NULL,
+// and emitting costs a test of a pointer.
 //
-// (1) Telling never waits and never allocates: events go through a ring of
+// (1) Emitting never waits and never allocates: events go through a ring of
 //     fixed size to a thread that calls the listener, one event at a time, in
-//     the order in which they were told. A slow listener slows no run.
-// (2) What the ring cannot take is counted, and told as `events_lost`.
-// (3) Any thread may tell, whatever locks it holds. The listener must not use
+//     the order in which they were emitted. A slow listener slows no run.
+// (2) Events that do not fit in the ring are counted and reported as
+//     `events_lost`.
+// (3) Any thread may emit, whatever locks it holds. The listener must not use
 //     sessions of its runtime: it may be called while one of them is closed.
-// (4) A forked child has no such thread, and tells nothing.
+// (4) A forked child does not have that thread, and emits nothing.
 #ifndef LB_BASE_EVENTS_H
 #define LB_BASE_EVENTS_H
 
@@ -33,32 +34,32 @@ typedef enum lb_reason {
   LB_REASON_COUNT,
 } lb_reason;
 
-const char *lb_event_name(lb_event_kind kind);   // "kernel_published"
-const char *lb_event_about(lb_event_kind kind);  // "the kernel, and its tier"
-const char *lb_reason_name(lb_reason reason);    // "faster"
-const char *lb_reason_text(lb_reason reason);    // "measured, it is faster"
+const char *lb_event_name(lb_event_kind kind);  // "kernel_published"
+const char *lb_event_text(lb_event_kind kind);  // "a kernel was compiled; ..."
+const char *lb_reason_name(lb_reason reason);   // "faster"
+const char *lb_reason_text(lb_reason reason);   // "measured faster than ..."
 
 typedef struct lb_event {
   lb_event_kind kind;
   lb_reason reason;
-  int64_t start_ns;  // of the monotonic clock; 0: it took no time
-  int64_t end_ns;    // set by telling
-  int64_t value;     // bytes, or how many; 0: none
-  int thread;        // of the system; set by telling
+  int64_t start_ns;  // monotonic clock; 0: it took no time
+  int64_t end_ns;    // set when it is emitted
+  int64_t value;     // its meaning depends on the kind, see events.def; or 0
+  int thread;        // kernel thread id; set when it is emitted
 } lb_event;
 
-// `text` says what it is about; valid until the listener returns.
+// `text` names the subject; valid until the listener returns.
 typedef void lb_listener(void *user, const lb_event *e, const char *text);
 
 typedef struct lb_events lb_events;
 
 lb_status lb_events_new(lb_listener *fn, void *user, lb_events **out);
-// Calls the listener with all that was told until now, then ends. NULL is fine.
+// Delivers all events emitted so far, then ends the thread. NULL is fine.
 void lb_events_free(lb_events *e);
-// Waits until the listener has had all that was told until now. NULL is fine.
+// Waits until all events emitted so far are delivered. NULL is fine.
 void lb_events_flush(lb_events *e);
 
-// Longer texts are cut.
+// Longer texts are truncated.
 #define LB_EVENT_TEXT 400
 void lb_events_put(lb_events *e, const lb_event *event, const char *fmt, ...)
     LB_PRINTF(3, 4);
@@ -66,11 +67,11 @@ void lb_events_vput(lb_events *e, const lb_event *event, const char *fmt,
                     va_list ap) LB_PRINTF(3, 0);
 
 // lb_event_emit(events, PLAN_BUILT, NEW_SHAPES, "%s", text): arguments are
-// evaluated only if somebody listens.
+// evaluated only if there is a listener.
 #define lb_event_emit(e, kind_, reason_, ...) \
   lb_event_emit_since(e, kind_, reason_, 0, 0, __VA_ARGS__)
 
-// The same of what began at `start_ns` (0: no time), with a number.
+// The same, with a start time (0: it took no time) and a value.
 #define lb_event_emit_since(e, kind_, reason_, start, number, ...) \
   do {                                                             \
     if (e)                                                         \
@@ -82,7 +83,7 @@ void lb_events_vput(lb_events *e, const lb_event *event, const char *fmt,
                     __VA_ARGS__);                                  \
   } while (0)
 
-// When something begins that will be told of; 0 if nobody listens.
+// The start time for a later event; 0 if there is no listener.
 static inline int64_t lb_event_start(const lb_events *e) {
   return e ? lb_clock_ns() : 0;
 }

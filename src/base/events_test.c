@@ -1,4 +1,4 @@
-// base/events_test.c -- decisions on their way to a listener.
+// base/events_test.c -- delivery of events to a listener.
 #include "base/events.h"
 
 // clang-format off
@@ -21,7 +21,7 @@ enum { THREADS = 4, EACH = 3000 };
 typedef struct heard {
   lb_events *events;
   int64_t n, lost;
-  int64_t next[THREADS];  // value that a thread tells next
+  int64_t next[THREADS];  // value that a thread emits next
   bool in_order;
   lb_event last;
   char text[LB_EVENT_TEXT];
@@ -54,7 +54,7 @@ static void every_event_and_reason_has_its_own_name(void **state) {
   (void)state;
   for (int i = 0; i < LB_EVENT_COUNT; i++) {
     assert_true(*lb_event_name((lb_event_kind)i));
-    assert_true(*lb_event_about((lb_event_kind)i));
+    assert_true(*lb_event_text((lb_event_kind)i));
     for (int k = 0; k < i; k++)
       assert_string_not_equal(lb_event_name((lb_event_kind)i),
                               lb_event_name((lb_event_kind)k));
@@ -80,7 +80,7 @@ static void without_a_listener_nothing_is_evaluated(void **state) {
   lb_events_free(none);
 }
 
-static void an_event_arrives_as_it_was_told(void **state) {
+static void an_event_arrives_as_it_was_emitted(void **state) {
   (void)state;
   heard h = {0};
   lb_events *e = open_events(&h);
@@ -99,7 +99,7 @@ static void an_event_arrives_as_it_was_told(void **state) {
   memset(large, 'x', sizeof large);
   large[sizeof large - 1] = 0;
   lb_event_emit(e, PLAN_BUILT, NEW_SHAPES, "%s", large);
-  lb_events_free(e);  // delivers what is left
+  lb_events_free(e);  // delivers the rest
   assert_int_equal(h.n, 2);
   assert_int_equal(strlen(h.text), LB_EVENT_TEXT - 1);
   assert_true(h.last.start_ns == h.last.end_ns);
@@ -118,7 +118,7 @@ static void *tell_many(void *user) {
   return NULL;
 }
 
-static void threads_are_heard_in_their_order(void **state) {
+static void events_of_a_thread_arrive_in_order(void **state) {
   (void)state;
   heard h = {.in_order = true};
   open_events(&h);
@@ -134,7 +134,7 @@ static void threads_are_heard_in_their_order(void **state) {
   assert_true(h.in_order);
 }
 
-static void a_listener_that_hangs_holds_nobody_up(void **state) {
+static void a_hung_listener_blocks_no_thread(void **state) {
   (void)state;
   sem_t gate;
   sem_init(&gate, 0, 0);
@@ -149,7 +149,7 @@ static void a_listener_that_hangs_holds_nobody_up(void **state) {
   sem_destroy(&gate);
 }
 
-static void a_forked_child_tells_nothing_and_ends(void **state) {
+static void a_forked_child_emits_nothing_and_exits(void **state) {
   (void)state;
   heard h = {0};
   lb_events *e = open_events(&h);
@@ -172,10 +172,10 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_event_and_reason_has_its_own_name),
       cmocka_unit_test(without_a_listener_nothing_is_evaluated),
-      cmocka_unit_test(an_event_arrives_as_it_was_told),
-      cmocka_unit_test(threads_are_heard_in_their_order),
-      cmocka_unit_test(a_listener_that_hangs_holds_nobody_up),
-      cmocka_unit_test(a_forked_child_tells_nothing_and_ends),
+      cmocka_unit_test(an_event_arrives_as_it_was_emitted),
+      cmocka_unit_test(events_of_a_thread_arrive_in_order),
+      cmocka_unit_test(a_hung_listener_blocks_no_thread),
+      cmocka_unit_test(a_forked_child_emits_nothing_and_exits),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// base/file.c -- files as mapped bytes.
+// base/file.c -- memory-mapped files, and small file operations.
 #include "base/file.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ static lb_status io_error(const char *what, const char *path) {
   return lb_error(LB_IO, "cannot %s '%s': %s", what, path, strerror(errno));
 }
 
-// O_NONBLOCK: opening a pipe without a writer must not hang.
+// O_NONBLOCK, so that opening a pipe without a writer does not hang.
 static lb_status open_regular(const char *path, int flags, int *out,
                               size_t *size) {
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
@@ -70,11 +70,11 @@ void lb_file_close(lb_file *f) {
   *f = (lb_file){0};
 }
 
-void lb_file_rest(const lb_file *f) {
+void lb_file_drop_pages(const lb_file *f) {
   if (f->base) madvise(f->base, f->bytes.size, MADV_DONTNEED);
 }
 
-static bool climbs(const char *path) {
+static bool has_parent_reference(const char *path) {
   for (const char *p = path; p;) {
     size_t n = strcspn(p, "/");
     if (n == 2 && memcmp(p, "..", 2) == 0) return true;
@@ -89,42 +89,42 @@ static lb_status check_relative(const char *model, const char *path) {
     why = "the path is empty";
   else if (path[0] == '/')
     why = "absolute paths are not allowed";
-  else if (climbs(path))
+  else if (has_parent_reference(path))
     why = "'..' is not allowed";
   if (!why) return LB_OK;
   return lb_error(LB_INVALID,
-                  "refused to open '%s': %s; files of a model must lie in the "
-                  "folder of '%s'",
+                  "refused to open '%s': %s; files of a model must be in the "
+                  "directory of '%s'",
                   path, why, model);
 }
 
-// The real path of the folder of `model`; the caller frees it.
-static lb_status folder_of(const char *model, char **out) {
+// The real path of the directory of `model`; the caller frees it.
+static lb_status directory_of(const char *model, char **out) {
   const char *slash = strrchr(model, '/');
   size_t n = slash ? (size_t)(slash - model) + 1 : 0;
-  char *folder = n ? strndup(model, n) : strdup(".");
-  if (!folder) return lb_oom();
-  *out = realpath(folder, NULL);
-  lb_status st = *out ? LB_OK : io_error("find folder", folder);
-  free(folder);
+  char *directory = n ? strndup(model, n) : strdup(".");
+  if (!directory) return lb_oom();
+  *out = realpath(directory, NULL);
+  lb_status st = *out ? LB_OK : io_error("find directory", directory);
+  free(directory);
   return st;
 }
 
 // Both are real paths, so a common prefix that ends at a '/' is a parent.
-static bool is_inside(const char *path, const char *folder) {
-  size_t n = strlen(folder);
-  if (n > 0 && folder[n - 1] == '/') n--;  // the root
-  return strncmp(path, folder, n) == 0 && path[n] == '/';
+static bool is_inside(const char *path, const char *directory) {
+  size_t n = strlen(directory);
+  if (n > 0 && directory[n - 1] == '/') n--;  // the root
+  return strncmp(path, directory, n) == 0 && path[n] == '/';
 }
 
 lb_status lb_file_map_beside(const char *model_path, const char *relative,
                              lb_file *out) {
   *out = (lb_file){0};
   LB_TRY(check_relative(model_path, relative));
-  char *folder = NULL, *joined = NULL, *real = NULL;
-  lb_status st = folder_of(model_path, &folder);
+  char *directory = NULL, *joined = NULL, *real = NULL;
+  lb_status st = directory_of(model_path, &directory);
   if (lb_failed(st)) goto done;
-  if (asprintf(&joined, "%s/%s", folder, relative) < 0) {
+  if (asprintf(&joined, "%s/%s", directory, relative) < 0) {
     joined = NULL;
     st = lb_oom();
     goto done;
@@ -132,18 +132,18 @@ lb_status lb_file_map_beside(const char *model_path, const char *relative,
   real = realpath(joined, NULL);
   if (!real)
     st = io_error("open", joined);
-  else if (!is_inside(real, folder))
+  else if (!is_inside(real, directory))
     st = lb_error(LB_INVALID,
                   "refused to open '%s': it is a link to '%s', outside the "
-                  "folder of '%s'",
+                  "directory of '%s'",
                   relative, real, model_path);
-  else  // a real path has no links, unless one was made this instant
+  else  // a real path has no links, except one created in this moment
     st = map_path(real, O_NOFOLLOW, out);
 
 done:
   free(real);
   free(joined);
-  free(folder);
+  free(directory);
   return st;
 }
 
@@ -168,17 +168,17 @@ static lb_status write_file(const char *path, lb_span bytes) {
 }
 
 lb_status lb_file_replace(const char *path, lb_span bytes) {
-  lb_strbuf beside = {0};
-  lb_strbuf_printf(&beside, "%s.%d.tmp", path, (int)getpid());
-  lb_status st = lb_strbuf_status(&beside);
+  lb_strbuf temp = {0};
+  lb_strbuf_printf(&temp, "%s.%d.tmp", path, (int)getpid());
+  lb_status st = lb_strbuf_status(&temp);
   if (lb_failed(st)) goto done;
-  const char *other = lb_strbuf_str(&beside);
-  st = write_file(other, bytes);
-  if (!lb_failed(st) && rename(other, path)) st = io_error("write", path);
-  if (lb_failed(st)) unlink(other);
+  const char *temp_path = lb_strbuf_str(&temp);
+  st = write_file(temp_path, bytes);
+  if (!lb_failed(st) && rename(temp_path, path)) st = io_error("write", path);
+  if (lb_failed(st)) unlink(temp_path);
 
 done:
-  lb_strbuf_fini(&beside);
+  lb_strbuf_fini(&temp);
   return st;
 }
 

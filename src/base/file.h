@@ -1,4 +1,4 @@
-// base/file.h -- files as mapped bytes.
+// base/file.h -- memory-mapped files, and small file operations.
 #ifndef LB_BASE_FILE_H
 #define LB_BASE_FILE_H
 
@@ -20,23 +20,23 @@ typedef struct lb_file {
 
 lb_status lb_file_map(const char *path, lb_file *out);
 
-// Maps `relative` inside the folder of `model_path`. Absolute paths, "..", and
-// links that lead out of the folder are refused with LB_INVALID.
+// Maps the file `relative` in the directory of `model_path`. Absolute paths,
+// "..", and links that lead out of the directory are refused with LB_INVALID.
 lb_status lb_file_map_beside(const char *model_path, const char *relative,
                              lb_file *out);
 void lb_file_close(lb_file *f);
-// Gives up the memory of pages that were read: who reads them again finds the
-// same bytes.
-void lb_file_rest(const lb_file *f);
+// Releases the resident pages of the mapping; a later access reads the same
+// bytes again.
+void lb_file_drop_pages(const lb_file *f);
 
 bool lb_file_exists(const char *path);
 
-// Makes `bytes` the contents of the file, all or nothing: they are written to
-// another one beside it, which then takes its place.
+// Replaces the file atomically: writes a temporary file in the same directory
+// and renames it.
 lb_status lb_file_replace(const char *path, lb_span bytes);
 
-// Reads a small text file (procfs, sysfs) into buf, NUL-terminated. One that
-// does not fit is LB_INVALID.
+// Reads a small text file (procfs, sysfs) into buf, NUL-terminated. LB_INVALID
+// if it does not fit.
 lb_status lb_file_read_small(const char *path, char *buf, size_t cap);
 
 #endif

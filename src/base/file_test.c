@@ -1,4 +1,4 @@
-// base/file_test.c -- whole files, and none outside the folder.
+// base/file_test.c -- maps complete files, and none outside the directory.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -11,13 +11,13 @@
 #include "base/file.h"
 #include "base/testdir.h"
 
-static int make_folder(void **state) {
+static int make_directory(void **state) {
   static testdir d;
   *state = &d;
   return testdir_init(&d);
 }
 
-static int drop_folder(void **state) {
+static int remove_directory(void **state) {
   testdir_fini(*state);
   return 0;
 }
@@ -27,7 +27,7 @@ static void assert_refused(lb_status st, const lb_file *f, lb_code code,
                            const char *words) {
   assert_int_equal(lb_status_code(st), code);
   if (!strstr(lb_status_message(st), words))
-    fail_msg("'%s' lacks '%s'", lb_status_message(st), words);
+    fail_msg("'%s' does not contain '%s'", lb_status_message(st), words);
   assert_null(f->base);
   lb_status_drop(st);
 }
@@ -39,7 +39,7 @@ static void maps_the_whole_file(void **state) {
   assert_false(lb_failed(lb_file_map(testdir_at(d, "a.bin"), &f)));
   assert_int_equal(f.bytes.size, 5);
   assert_memory_equal(f.bytes.data, "hello", 5);
-  lb_file_rest(&f);
+  lb_file_drop_pages(&f);
   assert_memory_equal(f.bytes.data, "hello", 5);
   lb_file_close(&f);
   assert_null(f.bytes.data);
@@ -96,7 +96,7 @@ static void files_beside_the_model_are_mapped(void **state) {
   link_to(d, "m/sub/up", "../w.bin");
   assert_beside(d, "in", "more");
   assert_beside(d, "sub/up", "weights");
-  link_to(d, "alias", "m");  // the folder itself may be reached by a link
+  link_to(d, "alias", "m");  // the directory itself may be reached by a link
   lb_file f;
   lb_status st =
       lb_file_map_beside(testdir_at(d, "alias/model.onnx"), "w.bin", &f);
@@ -104,7 +104,7 @@ static void files_beside_the_model_are_mapped(void **state) {
   lb_file_close(&f);
 }
 
-static void paths_that_leave_the_folder_are_refused(void **state) {
+static void paths_that_leave_the_directory_are_refused(void **state) {
   testdir *d = *state;
   static const char *const climbing[] = {
       "..",     "../secret",    "sub/../../secret",
@@ -121,7 +121,7 @@ static void paths_that_leave_the_folder_are_refused(void **state) {
   assert_refused(beside(d, "none", &f), &f, LB_IO, "none': No such file");
 }
 
-static void links_that_leave_the_folder_are_refused(void **state) {
+static void links_that_leave_the_directory_are_refused(void **state) {
   testdir *d = *state;
   lb_file f;
   assert_int_equal(testdir_write(d, "m2/w.bin", "other"), 0);
@@ -130,14 +130,14 @@ static void links_that_leave_the_folder_are_refused(void **state) {
   link_to(d, "m/dir", "..");
   link_to(d, "m/near", "../m2/w.bin");  // "m2" begins like "m"
   link_to(d, "m/loop", "loop");
-  assert_refused(beside(d, "out", &f), &f, LB_INVALID, "outside the folder");
+  assert_refused(beside(d, "out", &f), &f, LB_INVALID, "outside the directory");
   assert_refused(beside(d, "far", &f), &f, LB_INVALID, "link to '/etc/passwd'");
   assert_refused(beside(d, "dir/secret", &f), &f, LB_INVALID, "outside");
   assert_refused(beside(d, "near", &f), &f, LB_INVALID, "outside");
   assert_refused(beside(d, "loop", &f), &f, LB_IO, "loop");
 }
 
-static void a_model_in_the_current_folder_works(void **state) {
+static void a_model_in_the_current_directory_works(void **state) {
   testdir *d = *state;
   lb_file f;
   int here = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -179,10 +179,11 @@ int main(void) {
       cmocka_unit_test(an_empty_file_has_a_pointer_and_no_bytes),
       cmocka_unit_test(only_regular_files_are_mapped),
       cmocka_unit_test(files_beside_the_model_are_mapped),
-      cmocka_unit_test(paths_that_leave_the_folder_are_refused),
-      cmocka_unit_test(links_that_leave_the_folder_are_refused),
-      cmocka_unit_test(a_model_in_the_current_folder_works),
+      cmocka_unit_test(paths_that_leave_the_directory_are_refused),
+      cmocka_unit_test(links_that_leave_the_directory_are_refused),
+      cmocka_unit_test(a_model_in_the_current_directory_works),
       cmocka_unit_test(small_files_fit_or_are_refused),
   };
-  return cmocka_run_group_tests_name("file", tests, make_folder, drop_folder);
+  return cmocka_run_group_tests_name("file", tests, make_directory,
+                                     remove_directory);
 }

@@ -1,4 +1,4 @@
-// base/hash_test.c -- known answers, so that keys on disk stay valid.
+// base/hash_test.c -- known values, so that keys on disk stay valid.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,9 +1,10 @@
-// base/hub.c -- the runtimes of a process.
+// base/hub.c -- connects process-wide objects to the runtimes of the process.
 //
-// A seat's state holds three things: the fork count of those who last called
-// (upper 32 bits), whether a member sits there (OPEN), and how many calls are
-// inside. Who calls counts itself in before it reads the member, and only while
-// the seat is open; who leaves closes the seat, then waits for the count.
+// A seat's state holds three things: the fork count at the last call (upper 32
+// bits), whether a member occupies it (OPEN), and the number of calls in
+// progress. A call increments that number before it reads the member, and only
+// while the seat is open; closing clears OPEN, then waits until the number is
+// 0.
 #include "base/hub.h"
 
 #include <stdio.h>
@@ -15,11 +16,11 @@
 #define OPEN (UINT64_C(1) << 31)
 #define CALLS (OPEN - 1)
 
-enum { OWN_BITS = 62 };  // bit 62 is shared; bit 63 is of no member
+enum { OWN_BITS = 62 };  // bit 62 is shared; bit 63 is unused
 
 struct lb_seat {
   _Atomic uint64_t state;
-  atomic_bool taken;  // somebody sits there, or is about to
+  atomic_bool taken;  // occupied, or about to be
   uint64_t bit;
   lb_member who;
   lb_seat *next;  // set before the seat can be found
@@ -29,12 +30,12 @@ struct lb_seat {
 
 static uint64_t fork_bits(void) { return (uint64_t)lb_fork_count() << 32; }
 
-// Calls inside that have a thread in this process.
+// Calls in progress whose threads exist in this process.
 static uint64_t calls_of(uint64_t state) {
   return state >> 32 == fork_bits() >> 32 ? state & CALLS : 0;
 }
 
-// False if nobody sits there. *mark is for exit_seat.
+// False if the seat is not open. *mark is the argument of exit_seat.
 static bool enter_seat(lb_seat *s, uint64_t *mark) {
   uint64_t state = atomic_load(&s->state);
   *mark = fork_bits();
@@ -45,7 +46,7 @@ static bool enter_seat(lb_seat *s, uint64_t *mark) {
   return true;
 }
 
-// A call that forked is not inside in the child.
+// In a forked child, a call that began in the parent is not counted.
 static void exit_seat(lb_seat *s, uint64_t mark) {
   if (mark == fork_bits()) atomic_fetch_sub(&s->state, 1);
 }
@@ -86,9 +87,9 @@ lb_status lb_hub_join(lb_hub *h, const lb_member *who, lb_seat **out) {
 }
 
 void lb_hub_close(lb_hub *h, lb_seat *s) {
-  struct timespec moment = {0, 50000};
+  struct timespec interval = {0, 50000};
   if (!s || !(atomic_fetch_and(&s->state, ~OPEN) & OPEN)) return;
-  while (calls_of(atomic_load(&s->state))) nanosleep(&moment, NULL);
+  while (calls_of(atomic_load(&s->state))) nanosleep(&interval, NULL);
   if (s->who.events) atomic_fetch_sub(&h->listeners, 1);
   atomic_fetch_add(&h->gone, lb_pool_count(s->who.pool).entered);
 }
@@ -136,14 +137,14 @@ void lb_hub_put(lb_hub *h, uint64_t to, const lb_event *e, const char *fmt,
 }
 
 static void write_line(void *user, int level, const char *line) {
-  static const lb_log alone = {.level = LB_LOG_WARN};
+  static const lb_log stderr_log = {.level = LB_LOG_WARN};
   lb_log_level how = (lb_log_level)level;
-  bool some = false, on_stderr = false;
+  bool any = false, on_stderr = false;
   uint64_t mark;
   for (lb_seat *s = first_seat(user); s; s = s->next) {
     if (!enter_seat(s, &mark)) continue;
     const lb_log *log = s->who.log;
-    some = true;
+    any = true;
     bool again = log && !log->fn && on_stderr;
     if (log && how <= log->level && !again) {
       lb_log_line(log, how, "%s", line);
@@ -151,15 +152,16 @@ static void write_line(void *user, int level, const char *line) {
     }
     exit_seat(s, mark);
   }
-  if (!some) lb_log_line(&alone, how, "%s", line);
+  if (!any) lb_log_line(&stderr_log, how, "%s", line);
 }
 
 lb_log lb_hub_log(lb_hub *h) {
   return (lb_log){.fn = write_line, .user = h, .level = LB_LOG_DEBUG};
 }
 
-// A member that leaves is missing for a moment, between its seat and `gone`.
-static uint64_t never_less(lb_hub *h, uint64_t entered) {
+// While a member leaves, its runs are for a moment neither in its seat nor in
+// `gone`, so the count must be kept from decreasing.
+static uint64_t monotonic_max(lb_hub *h, uint64_t entered) {
   uint64_t most = atomic_load(&h->entered);
   while (entered > most)
     if (atomic_compare_exchange_weak(&h->entered, &most, entered))
@@ -189,6 +191,6 @@ lb_hub_runs lb_hub_count(lb_hub *h) {
     if (s->who.pool) add_runs(&all, s->who.pool);
     exit_seat(s, mark);
   }
-  all.runs.entered = never_less(h, all.runs.entered);
+  all.runs.entered = monotonic_max(h, all.runs.entered);
   return all;
 }

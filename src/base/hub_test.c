@@ -1,4 +1,4 @@
-// base/hub_test.c -- members that come and go while others call them.
+// base/hub_test.c -- members that join and leave while other threads call them.
 #include "base/hub.h"
 
 // clang-format off
@@ -21,34 +21,34 @@ static void ok(lb_status st) {
   if (lb_failed(st)) fail_msg("%s", lb_status_message(st));
 }
 
-typedef struct ears {  // a member, and what it has heard
+typedef struct member {  // and the events it has received
   lb_hub *hub;
   lb_log log;
   lb_events *events;
   lb_pool *pool;
   lb_seat *seat;
   atomic_int heard, lines;
-} ears;
+} member;
 
 static void hear(void *user, const lb_event *e, const char *text) {
-  ears *m = user;
+  member *m = user;
   bool right = e->kind == LB_EVENT_KERNEL_REQUESTED && !strcmp(text, "it 7");
-  if (right) atomic_fetch_add(&m->heard, 1);  // or some came too fast
+  if (right) atomic_fetch_add(&m->heard, 1);  // else: events_lost
 }
 
 static void note_line(void *user, int level, const char *line) {
-  ears *m = user;
+  member *m = user;
   if (level <= LB_LOG_INFO && *line) atomic_fetch_add(&m->lines, 1);
 }
 
-static void join(ears *m, lb_hub *hub) {
-  *m = (ears){.hub = hub, .log = {note_line, m, LB_LOG_INFO}};
+static void join(member *m, lb_hub *hub) {
+  *m = (member){.hub = hub, .log = {note_line, m, LB_LOG_INFO}};
   ok(lb_events_new(hear, m, &m->events));
   ok(lb_pool_new(1, &m->pool));
   ok(lb_hub_join(hub, &(lb_member){&m->log, m->events, m->pool}, &m->seat));
 }
 
-static void leave(ears *m) {
+static void leave(member *m) {
   lb_hub_leave(m->hub, m->seat);
   lb_events_free(m->events);
   lb_pool_free(m->pool);
@@ -59,15 +59,15 @@ static void put(lb_hub *hub, uint64_t to) {
   lb_hub_put(hub, to, &e, "it %d", 7);
 }
 
-static int heard(ears *m) {
+static int heard(member *m) {
   lb_events_flush(m->events);
   return atomic_load(&m->heard);
 }
 
-static void events_reach_those_who_are_addressed(void **state) {
+static void events_reach_the_addressed_members(void **state) {
   (void)state;
   lb_hub hub = {0};
-  ears a, b;
+  member a, b;
   assert_false(lb_hub_listens(&hub));
   put(&hub, LB_HUB_ALL);
   join(&a, &hub);
@@ -86,10 +86,10 @@ static void events_reach_those_who_are_addressed(void **state) {
   lb_hub_fini(&hub);
 }
 
-static void a_bit_is_given_again_once_its_member_has_left(void **state) {
+static void a_bit_is_reused_once_its_member_has_left(void **state) {
   (void)state;
   lb_hub hub = {0};
-  ears a, b, c;
+  member a, b, c;
   join(&a, &hub);
   join(&b, &hub);
   uint64_t bit = lb_seat_bit(a.seat);
@@ -109,7 +109,7 @@ static void a_bit_is_given_again_once_its_member_has_left(void **state) {
   lb_hub_fini(&hub);
 }
 
-static void those_beyond_the_bits_share_one(void **state) {
+static void members_beyond_the_62nd_share_a_bit(void **state) {
   (void)state;
   enum { MANY = 66 };
   lb_hub hub = {0};
@@ -122,7 +122,7 @@ static void those_beyond_the_bits_share_one(void **state) {
     assert_true(bit && (i > 62 || !(seen & bit)));
     seen |= bit;
   }
-  assert_true(seen == UINT64_MAX >> 1);  // one bit is of no member
+  assert_true(seen == UINT64_MAX >> 1);  // one bit is unused
   for (int i = 0; i < MANY; i++) lb_hub_leave(&hub, seats[i]);
   lb_hub_fini(&hub);
 }
@@ -146,10 +146,10 @@ static long written(lb_hub *hub, lb_log_level level) {
 static void a_line_goes_to_every_log_and_to_stderr_once(void **state) {
   (void)state;
   lb_hub hub = {0};
-  ears a, b;
+  member a, b;
   lb_log quiet = {.level = LB_LOG_ERROR}, plain = {.level = LB_LOG_WARN};
   lb_seat *seats[4];
-  long once = written(&hub, LB_LOG_WARN);  // nobody is there
+  long once = written(&hub, LB_LOG_WARN);  // no members
   assert_true(once > 0);
   assert_int_equal(written(&hub, LB_LOG_INFO), 0);
   join(&a, &hub);
@@ -170,7 +170,7 @@ static void a_line_goes_to_every_log_and_to_stderr_once(void **state) {
   lb_hub_fini(&hub);
 }
 
-static void runs_of_all_are_counted_and_never_fewer(void **state) {
+static void runs_of_all_members_are_counted_and_never_decrease(void **state) {
   (void)state;
   lb_hub hub = {0};
   lb_pool *pools[2];
@@ -220,7 +220,7 @@ static void *call_often(void *user) {
 static void *come_and_go(void *user) {
   crowd *c = user;
   for (int i = 0; i < 200; i++) {
-    ears m;
+    member m;
     join(&m, &c->hub);
     while (!heard(&m)) sched_yield();
     leave(&m);
@@ -248,7 +248,7 @@ typedef struct forker {
   lb_seat *seat;
 } forker;
 
-// A call that forks is not inside in the child, where the member can leave.
+// In the child the forking call is not counted, so the member can leave.
 static void fork_inside(void *user, int level, const char *line) {
   forker *f = user;
   (void)level;
@@ -268,7 +268,7 @@ static void a_member_can_leave_in_a_forked_child(void **state) {
   forker f = {0};
   lb_log own = {fork_inside, &f, LB_LOG_INFO}, log = lb_hub_log(&f.hub);
   lb_lock lock;
-  ok(lb_lock_init(&lock));  // with which forks are counted
+  ok(lb_lock_init(&lock));  // counts forks
   ok(lb_hub_join(&f.hub, &(lb_member){.log = &own}, &f.seat));
   lb_log_line(&log, LB_LOG_INFO, "line");
   lb_hub_leave(&f.hub, f.seat);
@@ -278,11 +278,11 @@ static void a_member_can_leave_in_a_forked_child(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(events_reach_those_who_are_addressed),
-      cmocka_unit_test(a_bit_is_given_again_once_its_member_has_left),
-      cmocka_unit_test(those_beyond_the_bits_share_one),
+      cmocka_unit_test(events_reach_the_addressed_members),
+      cmocka_unit_test(a_bit_is_reused_once_its_member_has_left),
+      cmocka_unit_test(members_beyond_the_62nd_share_a_bit),
       cmocka_unit_test(a_line_goes_to_every_log_and_to_stderr_once),
-      cmocka_unit_test(runs_of_all_are_counted_and_never_fewer),
+      cmocka_unit_test(runs_of_all_members_are_counted_and_never_decrease),
       cmocka_unit_test(members_leave_while_others_call),
       cmocka_unit_test(a_member_can_leave_in_a_forked_child),
   };

@@ -1,10 +1,10 @@
-// base/lock.c -- the list of locks, and what fork does with it.
+// base/lock.c -- the list of all locks, and the atfork handlers.
 #include "base/lock.h"
 
 #include <stdatomic.h>
 
-// Only fork itself knows when it happens; hence a list that hangs off no
-// object. Order: list_lock, then the locks; nobody else holds two.
+// The atfork handlers have no argument, hence a global list. Lock order:
+// list_lock, then the locks; no other code holds two of them.
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static lb_lock *locks;
 static atomic_uint forks;

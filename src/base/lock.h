@@ -1,14 +1,14 @@
 // base/lock.h -- a mutex that a forked child can take.
 //
-// fork copies the memory but only the thread that forks, so a mutex that
-// another thread holds at that moment would stay taken in the child for ever.
-// Whoever forks takes every lb_lock first and gives them back on both sides:
-// in the child, too, what a lock guards is whole.
+// fork copies the memory but only the calling thread, so a mutex that another
+// thread holds at that moment would stay locked in the child for ever. An
+// atfork handler therefore takes every lb_lock before a fork and releases them
+// in parent and child, so that guarded data is consistent in the child too.
 //
-// A thread holds at most one lb_lock, and does not fork while it does.
+// A thread holds at most one lb_lock, and must not fork while it does.
 //
-// What must not be shared with a child, such as a database, is put away by the
-// hooks of the lock that guards it.
+// Objects that must not be shared with a child, such as a database connection,
+// are closed by the hooks of the lock that guards them.
 #ifndef LB_BASE_LOCK_H
 #define LB_BASE_LOCK_H
 
@@ -20,8 +20,8 @@ typedef struct lb_lock lb_lock;
 
 // Called with the lock taken; either may be NULL. They take no other lock.
 typedef struct lb_fork_hooks {
-  void (*before)(lb_lock *l);    // in the process that forks
-  void (*in_child)(lb_lock *l);  // calls only what a signal handler may
+  void (*before)(lb_lock *l);    // in the parent
+  void (*in_child)(lb_lock *l);  // may call async-signal-safe functions only
 } lb_fork_hooks;
 
 struct lb_lock {
@@ -32,10 +32,10 @@ struct lb_lock {
 
 lb_status lb_lock_init(lb_lock *l);
 lb_status lb_lock_init_hooked(lb_lock *l, lb_fork_hooks hooks);
-void lb_lock_fini(lb_lock *l);  // nobody holds it
+void lb_lock_fini(lb_lock *l);  // it must not be held
 
-// How many forks this process is away from the one that made the first lock.
-// What a thread left undone under another number will never be finished.
+// The number of forks between the process that created the first lock and this
+// one. Work that a thread began under another number will never be finished.
 unsigned lb_fork_count(void);
 
 static inline void lb_lock_take(lb_lock *l) { pthread_mutex_lock(&l->mutex); }

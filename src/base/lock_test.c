@@ -16,7 +16,7 @@
 
 typedef struct guarded {
   lb_lock lock;
-  int a, b;  // equal while nobody holds the lock
+  int a, b;  // equal while the lock is not held
 } guarded;
 
 typedef struct busy {
@@ -69,7 +69,7 @@ static void a_forked_child_finds_every_lock_free(void **state) {
 }
 
 typedef struct hooked {
-  lb_lock lock;  // first: hooks are given it
+  lb_lock lock;  // first member: hooks cast it
   int before, in_child;
 } hooked;
 
@@ -99,7 +99,7 @@ static void locks_leave_the_list_in_any_order(void **state) {
     for (int i = 0; i < 3; i++)
       assert_false(lb_failed(lb_lock_init(&locks[i])));
     for (int i = 0; i < 3; i++) lb_lock_fini(&locks[orders[k][i]]);
-    pid_t pid = fork();  // walks what is left
+    pid_t pid = fork();  // visits the remaining locks
     if (pid == 0) _exit(0);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
   }

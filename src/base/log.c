@@ -1,4 +1,4 @@
-// base/log.c -- lines for people.
+// base/log.c -- log lines with a level, to a callback or to standard error.
 #include "base/log.h"
 
 #include <stdarg.h>

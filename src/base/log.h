@@ -1,6 +1,6 @@
-// base/log.h -- lines for people, by level, to a callback.
+// base/log.h -- log lines with a level, to a callback or to standard error.
 //
-// A sink belongs to a runtime; there is no global one. A NULL sink is silent.
+// A log belongs to a runtime; there is no global one. A NULL log is silent.
 #ifndef LB_BASE_LOG_H
 #define LB_BASE_LOG_H
 
@@ -18,7 +18,7 @@ typedef void lb_log_fn(void *user, int level, const char *line);
 typedef struct lb_log {
   lb_log_fn *fn;  // NULL: standard error
   void *user;
-  lb_log_level level;  // lines above it are dropped
+  lb_log_level level;  // more detailed lines are dropped
 } lb_log;
 
 void lb_log_line(const lb_log *log, lb_log_level level, const char *fmt, ...)

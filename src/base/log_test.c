@@ -1,4 +1,4 @@
-// base/log_test.c -- the right lines reach the callback, whole.
+// base/log_test.c -- lines of the right level reach the callback complete.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -36,7 +36,7 @@ static void lines_above_the_level_are_dropped(void **state) {
   assert_int_equal(h.lines, 2);
 }
 
-static void long_lines_arrive_whole(void **state) {
+static void long_lines_are_not_truncated(void **state) {
   (void)state;
   heard h = {0};
   lb_log log = {listen, &h, LB_LOG_DEBUG};
@@ -52,7 +52,7 @@ static void no_sink_is_silent(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(lines_above_the_level_are_dropped),
-      cmocka_unit_test(long_lines_arrive_whole),
+      cmocka_unit_test(long_lines_are_not_truncated),
       cmocka_unit_test(no_sink_is_silent),
   };
   return cmocka_run_group_tests_name("log", tests, NULL, NULL);

@@ -1,11 +1,12 @@
 // base/map.c -- open-addressing hash map from bytes to a pointer.
 //
-// Entries lie dense in an array; the index holds their positions, probed
+// Entries are dense in an array; the index holds their positions and is probed
 // linearly.
 //
-// (1) The index is at most half full, so a probe always meets an empty bucket.
-// (2) Between an entry's home bucket and the bucket it is in, none is empty;
-//     removal moves later entries back to keep it so.
+// (1) The index is at most half full, so a probe always ends at an empty
+//     bucket.
+// (2) No bucket between an entry's home bucket and its actual bucket is empty;
+//     removal moves later entries back to preserve this.
 #include "base/map.h"
 
 #include <stdlib.h>
@@ -27,7 +28,7 @@ static bool entry_is(const lb_map_entry *e, const void *key, size_t size,
          (size == 0 || memcmp(e->key, key, size) == 0);
 }
 
-// The bucket that holds the key, or the empty one where it belongs.
+// The bucket that holds the key, or the empty one where it would be inserted.
 static size_t find_bucket(const lb_map *m, const void *key, size_t size,
                           uint64_t hash) {
   size_t mask = m->buckets - 1, b = (size_t)hash & mask;
@@ -52,7 +53,7 @@ bool lb_map_has(const lb_map *m, const void *key, size_t size) {
   return find(m, key, size) != NULL;
 }
 
-// Fills an empty index from the entries, whose keys all differ.
+// Fills an empty index; the keys of all entries differ.
 static void fill_index(lb_map *m) {
   size_t mask = m->buckets - 1;
   for (size_t i = 0; i < m->count; i++) {
@@ -62,7 +63,7 @@ static void fill_index(lb_map *m) {
   }
 }
 
-// Doubles both arrays. A failure leaves the map as it was.
+// Doubles both arrays. A failure leaves the map unchanged.
 static lb_status grow(lb_map *m) {
   size_t cap = m->cap ? m->cap * 2 : MIN_CAP;
   if (cap > UINT32_MAX / 2 || cap > SIZE_MAX / sizeof *m->entries)
@@ -99,8 +100,8 @@ lb_status lb_map_put(lb_map *m, const void *key, size_t size, void *value,
   return LB_OK;
 }
 
-// Empties bucket `gap` and closes the hole in the run behind it: an entry may
-// move back unless its home lies (cyclically) after the hole.
+// Empties bucket `gap` and moves later entries of the probe run back: an entry
+// may move unless its home bucket is (cyclically) after the gap.
 static void close_gap(lb_map *m, size_t gap) {
   size_t mask = m->buckets - 1;
   for (size_t b = (gap + 1) & mask; m->index[b]; b = (b + 1) & mask) {

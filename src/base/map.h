@@ -30,7 +30,8 @@ typedef struct lb_map {
 void lb_map_fini(lb_map *m);
 void *lb_map_get(const lb_map *m, const void *key, size_t size);  // or NULL
 bool lb_map_has(const lb_map *m, const void *key, size_t size);
-// Inserts or replaces. The old value, or NULL, goes to *old unless old is NULL.
+// Inserts or replaces. Stores the old value, or NULL, in *old, unless `old` is
+// NULL.
 lb_status lb_map_put(lb_map *m, const void *key, size_t size, void *value,
                      void **old);
 void *lb_map_remove(lb_map *m, const void *key, size_t size);  // or NULL

@@ -1,4 +1,4 @@
-// base/map_test.c -- what went in comes out, whatever the order.
+// base/map_test.c -- puts, lookups and removals in any order.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,7 +23,7 @@ static void an_empty_map_has_nothing(void **state) {
   lb_map_fini(&m);
 }
 
-static void put_replaces_and_hands_back(void **state) {
+static void put_replaces_and_returns_the_old_value(void **state) {
   (void)state;
   lb_map m = {0};
   void *old = as_value(9);
@@ -62,7 +62,7 @@ static void iteration_follows_insertion(void **state) {
   lb_map_fini(&m);
 }
 
-// Random puts and removes, against a plain array.
+// Compares random puts and removals with a plain array.
 static void it_agrees_with_an_array(void **state) {
   (void)state;
   static int keys[KEYS];
@@ -99,7 +99,7 @@ static void it_agrees_with_an_array(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(an_empty_map_has_nothing),
-      cmocka_unit_test(put_replaces_and_hands_back),
+      cmocka_unit_test(put_replaces_and_returns_the_old_value),
       cmocka_unit_test(keys_are_bytes_of_any_length),
       cmocka_unit_test(iteration_follows_insertion),
       cmocka_unit_test(it_agrees_with_an_array),

@@ -1,24 +1,22 @@
-// base/paired.h -- two ways to do the same, timed in turns: is the later
-// one slower than the former?
+// base/paired.h -- sequential paired test: is the candidate slower than the
+// baseline?
 //
-// Terms. A *pair* is a time of each at the same work, taken one soon after the
-// other. It counts as the logarithm of its ratio, so that twice as fast and
-// twice as slow are equally far from none.
+// A *pair* is one time of each for the same work, measured shortly after each
+// other. The test uses the logarithm of their ratio, so that twice as fast and
+// twice as slow are equally far from no difference.
 //
-// Times of real runs have a heavy tail on one side: another process, a page
-// that is touched for the first time. So what is looked at is the median of the
-// pairs and their quartiles, which a few wild pairs do not move. The question
-// is asked after every pair; that it is asked often, and that few pairs know
-// little of their own spread, is paid for by a wider interval at the beginning.
+// Times of real runs have a heavy upper tail: other processes, page faults. So
+// the test uses the median of the pairs and their quartiles, which a few
+// outliers do not move. It is evaluated after every pair; a wider confidence
+// interval at the beginning compensates for repeated evaluation and for the
+// uncertain spread of few pairs.
 //
-// (1) The later way is out as soon as it is slower beyond LB_PAIRED_TEST_SLACK
-// and
-//     noise; it stays as soon as that is ruled out.
-// (2) After LB_PAIRED_TEST_PAIRS pairs the contest is over: what could not be
-// told
-//     by then is even.
+// (1) The candidate is rejected as soon as it is slower by more than
+//     LB_PAIRED_TEST_SLACK plus noise; it is kept as soon as that is ruled out.
+// (2) After LB_PAIRED_TEST_PAIRS pairs the test ends: if it is undecided, there
+//     is no difference.
 //
-// Pure. Not thread-safe.
+// Pure functions. Not thread-safe.
 #ifndef LB_BASE_PAIRED_H
 #define LB_BASE_PAIRED_H
 
@@ -30,22 +28,23 @@
 typedef enum lb_outcome {
   LB_OUTCOME_OPEN,
   LB_OUTCOME_FASTER,
-  LB_OUTCOME_NO_DIFFERENCE,  // surely not slower, or not to be told
+  LB_OUTCOME_NO_DIFFERENCE,  // certainly not slower, or undecided at the end
   LB_OUTCOME_SLOWER,
 } lb_outcome;
 
 typedef struct lb_paired_test {  // {0}: no pair yet
   uint32_t n;
-  float gains[LB_PAIRED_TEST_PAIRS];  // log(former / later), ascending
+  float gains[LB_PAIRED_TEST_PAIRS];  // log(baseline / candidate), ascending
 } lb_paired_test;
 
-// Takes one more pair, of times in any unit; what is known then. Once it is not
-// open any more, further pairs are ignored.
-lb_outcome lb_paired_test_add(lb_paired_test *c, double former, double later);
+// Adds a pair of times, in any unit, and returns the outcome so far. Once it is
+// not LB_OUTCOME_OPEN, further pairs are ignored.
+lb_outcome lb_paired_test_add(lb_paired_test *c, double baseline,
+                              double candidate);
 lb_outcome lb_paired_test_outcome(const lb_paired_test *c);
 
-// How often the later way is done in the time of the former, by the median: 2
-// is twice as fast. 1 without pairs.
+// The median of baseline / candidate: 2 means that the candidate is twice as
+// fast. 1 without pairs.
 double lb_paired_test_ratio(const lb_paired_test *c);
 
 #endif

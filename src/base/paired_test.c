@@ -1,4 +1,4 @@
-// base/paired_test.c -- verdicts on made-up times.
+// base/paired_test.c -- outcomes of the paired test on simulated times.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -9,13 +9,12 @@
 
 #include "base/paired.h"
 
-// -- times
-// ---------------------------------------------------------------------
+// -- times --------------------------------------------------------------------
 
 typedef struct source {
   uint64_t state;
   double spread;  // of most times
-  double wild;    // share of those that take up to three times as long
+  double wild;    // share of outliers, which take up to three times as long
 } source;
 
 static double uniform(source *s) {
@@ -30,8 +29,7 @@ static double noise(source *s) {
   return uniform(s) < s->wild ? t * (1 + 2 * uniform(s)) : t;
 }
 
-// A contest with a later way that is `speed` times as fast; how many pairs it
-// took.
+// Tests a candidate that is `speed` times as fast; returns the number of pairs.
 static lb_outcome decide(source *s, double speed, uint32_t *pairs) {
   lb_paired_test c = {0};
   lb_outcome known = LB_OUTCOME_OPEN;
@@ -41,7 +39,7 @@ static lb_outcome decide(source *s, double speed, uint32_t *pairs) {
   return known;
 }
 
-// Of 2000 contests, how many came out so, and how many pairs one took.
+// Runs 2000 tests: how many had that outcome, and the mean number of pairs.
 static int count(double speed, double spread, double wild, lb_outcome outcome,
                  double *mean) {
   int n = 0;
@@ -55,10 +53,9 @@ static int count(double speed, double spread, double wild, lb_outcome outcome,
   return n;
 }
 
-// -- claims
-// --------------------------------------------------------------------
+// -- tests --------------------------------------------------------------------
 
-static void what_is_half_as_slow_again_is_out(void **state) {
+static void a_candidate_half_as_slow_again_is_rejected(void **state) {
   (void)state;
   double mean;
   assert_int_equal(count(1 / 1.5, 0.05, 0.1, LB_OUTCOME_SLOWER, &mean), 2000);
@@ -67,7 +64,7 @@ static void what_is_half_as_slow_again_is_out(void **state) {
   assert_int_equal(count(1 / 1.5, 0.15, 0.2, LB_OUTCOME_FASTER, &mean), 0);
 }
 
-static void equals_stay(void **state) {
+static void an_equal_candidate_is_kept(void **state) {
   (void)state;
   double mean;
   assert_true(count(1, 0.02, 0.05, LB_OUTCOME_SLOWER, &mean) <= 2);
@@ -75,7 +72,7 @@ static void equals_stay(void **state) {
   assert_true(count(1, 0.15, 0.2, LB_OUTCOME_SLOWER, &mean) <= 20);
 }
 
-static void what_is_faster_is_soon_known_to_be(void **state) {
+static void a_faster_candidate_is_soon_recognised(void **state) {
   (void)state;
   double mean;
   assert_true(count(1.5, 0.05, 0.1, LB_OUTCOME_FASTER, &mean) > 1900);
@@ -83,13 +80,13 @@ static void what_is_faster_is_soon_known_to_be(void **state) {
   assert_int_equal(count(1.1, 0.05, 0.1, LB_OUTCOME_SLOWER, &mean), 0);
 }
 
-static void a_tenth_slower_is_out_where_times_are_steady(void **state) {
+static void ten_percent_slower_is_rejected_if_times_are_steady(void **state) {
   (void)state;
   double mean;
   assert_true(count(1 / 1.1, 0.02, 0.05, LB_OUTCOME_SLOWER, &mean) > 1990);
 }
 
-static void a_contest_ends(void **state) {
+static void a_test_ends_after_the_maximum_of_pairs(void **state) {
   (void)state;
   lb_paired_test c = {0};
   for (int i = 0; i < 100; i++)
@@ -99,7 +96,7 @@ static void a_contest_ends(void **state) {
   assert_true(fabs(lb_paired_test_ratio(&c) - 1) < 1e-6);
 }
 
-static void times_that_are_none_are_left_out(void **state) {
+static void times_that_are_not_positive_are_ignored(void **state) {
   (void)state;
   lb_paired_test c = {0};
   assert_int_equal(lb_paired_test_add(&c, 0, 5), LB_OUTCOME_OPEN);
@@ -113,12 +110,12 @@ static void times_that_are_none_are_left_out(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_is_half_as_slow_again_is_out),
-      cmocka_unit_test(equals_stay),
-      cmocka_unit_test(what_is_faster_is_soon_known_to_be),
-      cmocka_unit_test(a_tenth_slower_is_out_where_times_are_steady),
-      cmocka_unit_test(a_contest_ends),
-      cmocka_unit_test(times_that_are_none_are_left_out),
+      cmocka_unit_test(a_candidate_half_as_slow_again_is_rejected),
+      cmocka_unit_test(an_equal_candidate_is_kept),
+      cmocka_unit_test(a_faster_candidate_is_soon_recognised),
+      cmocka_unit_test(ten_percent_slower_is_rejected_if_times_are_steady),
+      cmocka_unit_test(a_test_ends_after_the_maximum_of_pairs),
+      cmocka_unit_test(times_that_are_not_positive_are_ignored),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

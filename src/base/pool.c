@@ -2,33 +2,33 @@
 //
 // Terms. A *job* is one call of lb_pool_for; its caller owns a *slot* while it
 // runs. A worker *helps* a job from the moment it is counted in slot.helpers.
-// The chunks of a job are dealt out in *lanes*, one for each thread: a thread
-// takes those of its own lane, then what is left of the others'. The same
-// thread thus gets the same chunks run after run, and finds its share of the
-// weights in its own cache.
+// The chunks of a job are divided into *lanes*, one range per thread: a thread
+// takes the chunks of its own lane, then the remaining ones of other lanes. The
+// same thread thus gets the same chunks run after run, and finds its share of
+// the weights in its own cache.
 //
-// (1) Slots live as long as the pool. A worker counts itself in, then looks
-//     whether the slot is open; the caller closes the slot, then waits until
-//     nobody is counted. Both steps are sequentially consistent, so a worker
-//     that saw the slot open is waited for, and the fields it read are those
-//     of a live job.
+// (1) Slots live as long as the pool. A worker increments `helpers`, then
+//     checks whether the slot is open; the caller closes the slot, then waits
+//     until `helpers` is 0. Both steps are sequentially consistent, so the
+//     caller waits for every worker that saw the slot open, and the fields that
+//     the worker read belong to a live job.
 // (2) The caller claims chunks like any helper, so that a job ends even if no
 //     worker comes. It waits for chunks that a helper has already begun, never
-//     for one to begin. With all slots taken it works alone.
-// (3) `epoch` moves after a slot opens. A worker reads it before it looks for
-//     work, and sleeps only while it has not moved: no job goes unseen.
-// (4) With as many runs inside as there are threads every one has its caller:
-//     jobs then stay with theirs, and workers do not spin.
-// (5) Threads that share a processor take turns of milliseconds: a worker that
-//     finds itself where a run is leaves, and one that was woken there, and
-//     waits for its turn, is sent away by the run. Where there is no other
-//     processor the run works alone.
-// (6) Two workers that share a processor take turns, too, while one of them
-//     holds a chunk that its run waits for. So no more threads take part than
-//     there are processors: `width`, looked at when a run enters, now and then.
-//     Workers behind it sleep on it, until it moves.
-// (7) There is no lock on the way of a job, so none can be held by a thread
-//     that a fork left behind. The child's copy is emptied inside fork.
+//     for one to begin. If all slots are taken it works alone.
+// (3) `epoch` is incremented after a slot opens. A worker reads it before it
+//     looks for work, and sleeps only while it is unchanged: it misses no job.
+// (4) If as many runs are inside as threads take part, every thread has its
+//     run: jobs then run on their callers, and workers do not spin.
+// (5) The scheduler alternates threads on one processor every few milliseconds.
+//     So a worker that finds itself on the processor of a run moves away, and a
+//     run moves a worker that was woken there and waits for the processor. If
+//     there is no other processor the run works alone.
+// (6) The same delay occurs if two workers share a processor while one of them
+//     holds a chunk that its run waits for. So at most as many threads take
+//     part as there are processors: `width`, updated from time to time when a
+//     run enters. Workers with an id >= width sleep on it until it changes.
+// (7) A job takes no lock, so none can be held by a thread that does not exist
+//     in a forked child. The child's copy of the pool is reset inside fork.
 #include "base/pool.h"
 
 #include <assert.h>
@@ -48,13 +48,13 @@
 #define SLOTS 16          // jobs that can have helpers at the same time
 #define MAX_THREADS 1024  // a pool larger than this is a mistake
 #define LANES 16
-#define MAX_CHUNKS INT32_MAX  // of a job that is shared
-#define IDLE_SPIN_US 1000     // a worker without work, while a run is inside
-#define LINGER_US 50          // the same, after the last run has left
-#define JOIN_SPIN_US 50       // a caller, for helpers in their last chunk
-#define LATE_US 50            // a worker that was woken comes before
-#define LOOK_US 100000        // between looks at what processors there are
-#define STACK_PAGES 8         // that tasks may need
+#define MAX_CHUNKS INT32_MAX    // of a job that is shared
+#define IDLE_SPIN_US 1000       // a worker without work, while a run is inside
+#define LINGER_US 50            // the same, after the last run has left
+#define JOIN_SPIN_US 50         // a caller, for helpers in their last chunk
+#define LATE_US 50              // a woken worker normally starts within this
+#define WIDTH_PERIOD_US 100000  // between updates of `width`
+#define STACK_PAGES 8           // stack that tasks may need
 #define PAGE 4096
 
 typedef struct work {
@@ -64,11 +64,11 @@ typedef struct work {
 } work;
 
 typedef struct lane {
-  atomic_uint next;  // chunk to be claimed
+  atomic_uint next;  // chunk to be claimed next
   atomic_uint end;
 } lane;
 
-// Two threads share one cache line, and find all of a job in it.
+// With two threads, all fields of a job are in one cache line.
 typedef struct slot {
   _Alignas(64) atomic_bool taken;  // by a caller
   atomic_bool open;                // helpers may join
@@ -81,7 +81,7 @@ typedef struct slot {
     _Alignas(64) lane lane;
   } others[LANES - 2];
 } slot;
-_Static_assert(offsetof(slot, others) == 64, "one line");
+_Static_assert(offsetof(slot, others) == 64, "one cache line");
 
 typedef struct worker {
   lb_pool *pool;  // borrowed
@@ -93,27 +93,27 @@ typedef struct worker {
 
 struct lb_pool {
   _Alignas(64)
-      atomic_uint epoch;   // of published jobs; parked workers sleep on it
-  atomic_int inside;       // runs
-  atomic_ullong entered;   // runs that began
-  atomic_int cpu;          // where the last of them, or of jobs, did
-  atomic_llong woken_us;   // when workers were that have not come yet; 0: none
-  atomic_llong looked_us;  // when width was looked at
-  atomic_uint width;       // threads that take part; others sleep on it
+      atomic_uint epoch;  // counts published jobs; parked workers sleep on it
+  atomic_int inside;      // runs inside now
+  atomic_ullong entered;  // total number of runs
+  atomic_int cpu;         // processor of the last run that entered, or job
+  atomic_llong woken_us;  // when workers that are late were woken; 0: none
+  atomic_llong width_us;  // last update of width
+  atomic_uint width;      // threads that take part; others sleep on it
   _Alignas(64) atomic_int parked;
   atomic_int spinning;
-  atomic_uint forks;    // how many forks this copy of the pool is away
-  atomic_bool started;  // the workers, as many as could be
+  atomic_uint forks;    // forks between the pool's creation and this copy
+  atomic_bool started;  // as many workers as possible were started
   atomic_bool stop;
   pthread_mutex_t starting;
   int threads;
-  int running;      // workers; guarded by `starting`
+  int running;      // workers started; guarded by `starting`
   worker *workers;  // owned; threads - 1
   lb_pool *next;    // in the list of all pools
   slot slots[SLOTS];
 };
 
-// Which pool's task this thread is in, if any, and as which worker.
+// The pool whose task this thread is running, if any, and its worker id.
 static _Thread_local struct {
   const lb_pool *pool;
   int id;
@@ -131,15 +131,15 @@ static void cpu_relax(void) {
 
 static int64_t now_us(void) { return lb_clock_ns() / 1000; }
 
-// A bounded busy wait; the clock is looked at now and then.
+// A bounded busy wait that reads the clock every 64 iterations.
 typedef struct spinner {
   int64_t until_us;
-  unsigned turns;
+  unsigned iterations;
 } spinner;
 
 static bool spin(spinner *s) {
   cpu_relax();
-  return ++s->turns % 64 != 0 || now_us() < s->until_us;
+  return ++s->iterations % 64 != 0 || now_us() < s->until_us;
 }
 
 // -- jobs -------------------------------------------------------------------
@@ -163,7 +163,7 @@ static lane *lane_of(slot *s, int i) {
   return i < 2 ? &s->first[i] : &s->others[i - 2].lane;
 }
 
-static bool is_left(const lane *l) {
+static bool has_chunks(const lane *l) {
   return atomic_load_explicit(&l->next, memory_order_relaxed) <
          atomic_load_explicit(&l->end, memory_order_relaxed);
 }
@@ -185,7 +185,7 @@ static void run_chunks(lb_pool *p, slot *s, int id) {
   run_lane(&s->work, lane_of(s, id % n), id);
   for (int i = 1; i < n; i++) {
     lane *l = lane_of(s, (id + i) % n);
-    if (is_left(l)) run_lane(&s->work, l, id);
+    if (has_chunks(l)) run_lane(&s->work, l, id);
   }
   task.pool = outer_pool;
   task.id = outer_id;
@@ -200,7 +200,7 @@ static slot *take_slot(lb_pool *p) {
   return NULL;
 }
 
-static void deal(const lb_pool *p, slot *s, int64_t chunks) {
+static void fill_lanes(const lb_pool *p, slot *s, int64_t chunks) {
   int n = p->threads < LANES ? p->threads : LANES;
   if (chunks < n) n = (int)chunks;
   unsigned each = (unsigned)(chunks / n), more = (unsigned)(chunks % n);
@@ -214,7 +214,7 @@ static void deal(const lb_pool *p, slot *s, int64_t chunks) {
   atomic_store_explicit(&s->n_lanes, n, memory_order_relaxed);
 }
 
-static void send_away(lb_pool *p) {
+static void move_parked_workers(lb_pool *p) {
   int here = lb_cpu_here();
   for (int i = 0; i < p->threads - 1; i++) {
     worker *w = &p->workers[i];
@@ -223,23 +223,24 @@ static void send_away(lb_pool *p) {
   }
 }
 
-// Who sleeps is where the system left it, who was woken where it pleased to put
-// it: behind this very thread, at times, though others are idle.
+// Wakes `count` workers. The system sometimes places a woken worker on the
+// processor of this thread, where it has to wait although others are idle; if
+// workers woken before are late, they are moved.
 static void wake(lb_pool *p, int count) {
   int64_t now = now_us(), since = atomic_load(&p->woken_us);
   lb_word_wake(&p->epoch, count);
   if (since == 0) atomic_store(&p->woken_us, now);
   if (since == 0 || now - since < LATE_US) return;
-  send_away(p);
-  atomic_store(&p->woken_us, INT64_MAX);  // once is enough
+  move_parked_workers(p);
+  atomic_store(&p->woken_us, INT64_MAX);  // do not move them again
 }
 
-// Opens the slot, and wakes as many workers as there are chunks for, less
-// those that are looking already.
+// Opens the slot, and wakes as many workers as there are chunks for them, less
+// those that are spinning already.
 static void publish(lb_pool *p, slot *s, const work *w) {
   int64_t chunks = chunk_count(w);
   s->work = *w;
-  deal(p, s, chunks);
+  fill_lanes(p, s, chunks);
   atomic_store_explicit(&p->cpu, lb_cpu_here(), memory_order_relaxed);
   atomic_store(&s->open, true);
   atomic_fetch_add(&p->epoch, 1);
@@ -249,7 +250,7 @@ static void publish(lb_pool *p, slot *s, const work *w) {
 }
 
 // Closes the slot and waits for the chunks that helpers have begun. After a
-// fork from inside a task these have no thread: the child goes on without.
+// fork from inside a task the child has no helpers, and does not wait.
 static void join(lb_pool *p, slot *s, unsigned forks) {
   unsigned seen;
   atomic_store(&s->open, false);
@@ -283,7 +284,7 @@ static void run_shared(lb_pool *p, const work *w) {
 static bool has_work(slot *s) {
   int n = atomic_load_explicit(&s->n_lanes, memory_order_relaxed);
   for (int i = 0; i < n; i++)
-    if (is_left(lane_of(s, i))) return true;
+    if (has_chunks(lane_of(s, i))) return true;
   return false;
 }
 
@@ -305,7 +306,7 @@ static slot *choose_slot(lb_pool *p) {
 static void help(lb_pool *p, slot *s, int id, unsigned forks) {
   atomic_fetch_add(&s->helpers, 1);
   if (atomic_load(&s->open)) run_chunks(p, s, id);
-  if (atomic_load(&p->forks) != forks) return;  // the count began anew
+  if (atomic_load(&p->forks) != forks) return;  // `helpers` was reset
   if (atomic_fetch_sub(&s->helpers, 1) == 1 && atomic_load(&s->joining))
     lb_word_wake(&s->helpers, 1);
 }
@@ -314,7 +315,7 @@ static int width_of(const lb_pool *p) {
   return (int)atomic_load_explicit(&p->width, memory_order_relaxed);
 }
 
-// Runs are inside, and fewer than there are threads for.
+// Runs are inside, but fewer than threads take part.
 static bool is_spare(const lb_pool *p) {
   int inside = atomic_load(&p->inside);
   return inside > 0 && inside < width_of(p);
@@ -346,7 +347,7 @@ static void park(worker *w, unsigned seen) {
   atomic_store(&p->woken_us, 0);
 }
 
-// Returns when the epoch has moved on from `seen`, or for no reason.
+// Returns when the epoch differs from `seen`, or spuriously.
 static void idle(worker *w, unsigned seen) {
   lb_pool *p = w->pool;
   if (is_spare(p)) {
@@ -357,41 +358,42 @@ static void idle(worker *w, unsigned seen) {
   if (atomic_load(&p->epoch) == seen) park(w, seen);
 }
 
-// Whether this thread keeps a run from its processor.
-static bool is_in_the_way(const lb_pool *p) {
+// Whether this thread is on the processor that a run uses.
+static bool blocks_a_run(const lb_pool *p) {
   int here = lb_cpu_here();
   return here >= 0 && atomic_load(&p->inside) > 0 &&
          here == atomic_load_explicit(&p->cpu, memory_order_relaxed);
 }
 
-// The first malloc of a thread makes a heap of its own, and its first deep call
-// the pages of its stack: neither is to happen in a request.
-static void settle_in(void) {
+// Allocates the thread's malloc arena and faults in its stack pages now, so
+// that neither happens in a request.
+static void warm_up_thread(void) {
   volatile char stack[STACK_PAGES * PAGE];
   for (size_t i = 0; i < sizeof stack; i += PAGE) stack[i] = 0;
   void *volatile p = malloc(1);
   free(p);
 }
 
-// A worker whose task forked leaves the child's pool to the new workers.
+// After a fork inside a task, the worker thread ends in the child, whose pool
+// starts new workers.
 static void *worker_main(void *arg) {
   worker *w = arg;
   lb_pool *p = w->pool;
   char name[16];
   snprintf(name, sizeof name, "limber-%d", w->id);
   lb_thread_name(name);
-  settle_in();
+  warm_up_thread();
   atomic_store(&w->tid, lb_thread_id());
   unsigned forks = atomic_load(&p->forks);
   for (;;) {
     unsigned seen = atomic_load(&p->epoch), width = atomic_load(&p->width);
-    // Both move when the pool stops, after the word that says so.
+    // Both change when the pool stops, after `stop` is set.
     if (atomic_load(&p->stop) || atomic_load(&p->forks) != forks) break;
     if ((unsigned)w->id >= width) {
       lb_word_wait(&p->width, width, -1);
       continue;
     }
-    bool apart = !is_in_the_way(p) || lb_cpu_leave(0, lb_cpu_here());
+    bool apart = !blocks_a_run(p) || lb_cpu_leave(0, lb_cpu_here());
     slot *s = apart ? choose_slot(p) : NULL;
     if (s)
       help(p, s, w->id, forks);
@@ -407,8 +409,8 @@ static int start_worker(worker *w) {
   return lb_thread_start(worker_main, w, &w->thread);
 }
 
-// Starts the workers that do not run yet; 0 or an error number. A job does
-// with those that could be started.
+// Starts the workers that do not run yet; returns 0 or an error number. A job
+// uses those that could be started.
 static int start_workers(lb_pool *p) {
   int err = 0;
   pthread_mutex_lock(&p->starting);
@@ -425,16 +427,17 @@ static int start_workers(lb_pool *p) {
 
 // -- processors -------------------------------------------------------------
 
-// Workers may use what the maker of the pool might, and who asks what it may.
+// Counts the processors that the workers, which inherit the affinity of the
+// pool's creator, or the calling thread may use.
 static int count_processors(const lb_pool *p) {
   lb_cpu_mask own = lb_cpu_allowed_mask(0);
   int tid = atomic_load(&p->workers[0].tid);
   lb_cpu_mask workers = tid ? lb_cpu_allowed_mask(tid) : own;
   int count = lb_cpu_count_either(&own, &workers);
-  return count ? count : p->threads;  // they cannot be told
+  return count ? count : p->threads;  // 0: the affinity cannot be read
 }
 
-// Those who sleep on either word look anew.
+// Wakes all workers that sleep on `epoch` or `width`.
 static void set_width(lb_pool *p, unsigned width) {
   if (atomic_exchange(&p->width, width) == width) return;
   atomic_fetch_add(&p->epoch, 1);
@@ -442,11 +445,11 @@ static void set_width(lb_pool *p, unsigned width) {
   lb_word_wake(&p->width, INT_MAX);
 }
 
-static void look(lb_pool *p) {
+static void update_width(lb_pool *p) {
   if (p->threads == 1) return;
-  long long now = now_us(), at = atomic_load(&p->looked_us);
-  if ((at && now - at < LOOK_US) ||
-      !atomic_compare_exchange_strong(&p->looked_us, &at, now))
+  long long now = now_us(), at = atomic_load(&p->width_us);
+  if ((at && now - at < WIDTH_PERIOD_US) ||
+      !atomic_compare_exchange_strong(&p->width_us, &at, now))
     return;
   int found = count_processors(p);
   set_width(p, (unsigned)(found < p->threads ? found : p->threads));
@@ -454,8 +457,8 @@ static void look(lb_pool *p) {
 
 // -- fork -------------------------------------------------------------------
 
-// Fork hands the child every pool but no worker, and only fork itself knows
-// when; hence this list, the one thing here that is not an object's.
+// A forked child has every pool but no worker. The atfork handlers have no
+// argument, hence this global list.
 static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
 static lb_pool *pools;
 
@@ -463,7 +466,7 @@ static void before_fork(void) { pthread_mutex_lock(&pools_lock); }
 
 static void after_fork_in_parent(void) { pthread_mutex_unlock(&pools_lock); }
 
-static void forget_threads(lb_pool *p) {
+static void reset_in_child(lb_pool *p) {
   atomic_store(&p->inside, 0);
   atomic_store(&p->parked, 0);
   atomic_store(&p->spinning, 0);
@@ -485,7 +488,7 @@ static void forget_threads(lb_pool *p) {
 }
 
 static void after_fork_in_child(void) {
-  for (lb_pool *p = pools; p; p = p->next) forget_threads(p);
+  for (lb_pool *p = pools; p; p = p->next) reset_in_child(p);
   pthread_mutex_unlock(&pools_lock);
 }
 
@@ -537,19 +540,19 @@ lb_status lb_pool_new(int threads, lb_pool **out) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   *out = NULL;
   if (threads < 1 || threads > MAX_THREADS)
-    return lb_error(LB_INVALID, "a pool of %d threads: ask for 1 to %d",
-                    threads, MAX_THREADS);
+    return lb_error(LB_INVALID, "%d threads requested: use 1 to %d", threads,
+                    MAX_THREADS);
   pthread_once(&once, watch_forks);
   if (atfork_error) return lb_oom();
   lb_pool *p = pool_alloc(threads);
   if (!p) return lb_oom();
-  look(p);
+  update_width(p);
   list_add(p);
   int err = start_workers(p);
   if (err) {
-    lb_status st = lb_error(
-        LB_IO, "cannot start thread %d of %d: %s; ask for fewer threads",
-        p->running + 2, threads, strerror(err));
+    lb_status st =
+        lb_error(LB_IO, "cannot start thread %d of %d: %s; use fewer threads",
+                 p->running + 2, threads, strerror(err));
     lb_pool_free(p);
     return st;
   }
@@ -574,13 +577,13 @@ int lb_pool_width(const lb_pool *p) { return p ? width_of(p) : 1; }
 
 void lb_pool_enter(lb_pool *p) {
   if (!p) return;
-  look(p);
+  update_width(p);
   atomic_fetch_add(&p->inside, 1);
   atomic_fetch_add_explicit(&p->entered, 1, memory_order_relaxed);
   atomic_store_explicit(&p->cpu, lb_cpu_here(), memory_order_relaxed);
 }
 
-// A run that a fork happened inside of is not counted in the child.
+// In a forked child `inside` is 0 even if the fork happened inside a run.
 void lb_pool_leave(lb_pool *p) {
   int inside = p ? atomic_load(&p->inside) : 0;
   while (inside > 0 &&
@@ -597,7 +600,7 @@ lb_pool_runs lb_pool_count(const lb_pool *p) {
   return r;
 }
 
-// One thread takes part, or as many runs are inside as do.
+// True if one thread takes part, or as many runs are inside as threads do.
 bool lb_pool_alone(const lb_pool *p) {
   int width = lb_pool_width(p);
   return width == 1 || task.pool == p ||

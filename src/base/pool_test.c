@@ -1,4 +1,4 @@
-// base/pool_test.c -- every item once, by anybody, at any time.
+// base/pool_test.c -- every item is processed once, whichever threads help.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -78,7 +78,7 @@ static void every_item_runs_once_in_fixed_chunks(void **state) {
   }
 }
 
-static void sizes_that_make_no_sense_are_refused(void **state) {
+static void invalid_thread_counts_are_refused(void **state) {
   (void)state;
   for (int i = 0; i < 3; i++) {
     lb_pool *p = NULL;
@@ -95,7 +95,7 @@ static void fill(void *user, int64_t begin, int64_t end, int worker) {
   for (int64_t i = begin; i < end; i++) ((int64_t *)user)[i] += i;
 }
 
-static void writes_of_a_job_are_seen_after_it(void **state) {
+static void writes_of_a_job_are_visible_after_it(void **state) {
   (void)state;
   lb_pool *p = pool_of(4);
   int64_t data[ITEMS] = {0};
@@ -107,7 +107,8 @@ static void writes_of_a_job_are_seen_after_it(void **state) {
   lb_pool_free(p);
 }
 
-// The first task waits until another thread has come: only a helper can end it.
+// The first task waits until another thread has arrived: only a helper can end
+// it.
 static void meet(void *user, int64_t begin, int64_t end, int worker) {
   (void)begin, (void)end, (void)worker;
   atomic_int *here = user;
@@ -115,7 +116,7 @@ static void meet(void *user, int64_t begin, int64_t end, int worker) {
   while (atomic_load(here) < 2) sched_yield();
 }
 
-// Who waits for another thread needs a processor for each.
+// A test that waits for another thread needs a processor for each.
 static void needs_two_processors(void) {
   if (lb_cpu_allowed() < 2) skip();
 }
@@ -252,18 +253,18 @@ static void a_full_pool_leaves_jobs_to_their_callers(void **state) {
   lb_pool_free(p);
 }
 
-// Leaves the processor to whoever is behind it.
+// Yields the processor to other threads.
 static void doze(void *user, int64_t begin, int64_t end, int worker) {
   note_worker(user, begin, end, worker);
   if (begin == 0) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
-// Threads that share a processor take turns of milliseconds: one of them does
-// it all in less.
+// The scheduler alternates threads on one processor every few milliseconds: one
+// thread does the whole job in less.
 static void on_one_processor_a_run_works_alone(void **state) {
   (void)state;
   lb_cpu_mask all = lb_cpu_allowed_mask(0);
-  lb_cpu_place(0, &all, lb_cpu_here());  // workers may use what their maker may
+  lb_cpu_place(0, &all, lb_cpu_here());  // workers inherit the affinity
   lb_pool *p = pool_of(3);
   atomic_int helped = 0;
   lb_pool_enter(p);
@@ -274,7 +275,7 @@ static void on_one_processor_a_run_works_alone(void **state) {
   assert_int_equal(helped, 0);
 }
 
-// Lets all others come, and notes who does.
+// Lets all other threads run, and records which of them do.
 static void note_who(void *user, int64_t begin, int64_t end, int worker) {
   (void)begin, (void)end;
   atomic_fetch_or((atomic_uint *)user, 1u << worker);
@@ -311,7 +312,7 @@ static void place_all(const lb_cpu_mask *all, int cpu) {
   closedir(tasks);
 }
 
-// Until the pool has looked: it does so now and then.
+// Waits until the pool has updated its width, which it does periodically.
 static int width_after_a_while(lb_pool *p) {
   nanosleep(&(struct timespec){.tv_nsec = 150000000}, NULL);
   lb_pool_enter(p);
@@ -319,7 +320,7 @@ static int width_after_a_while(lb_pool *p) {
   return lb_pool_width(p);
 }
 
-static void processors_may_come_and_go(void **state) {
+static void the_width_follows_the_allowed_processors(void **state) {
   (void)state;
   needs_two_processors();
   lb_cpu_mask all = lb_cpu_allowed_mask(0);
@@ -335,7 +336,7 @@ static void processors_may_come_and_go(void **state) {
     atomic_int here = 0;
     lb_pool_for(p, 2, 1, meet, &here);  // only a helper can end it
   }
-  // A caller that keeps to a processor has workers on the others.
+  // A caller with an affinity to one processor has workers on the others.
   lb_cpu_place(0, &all, lb_cpu_here());
   int width = width_after_a_while(p);
   lb_cpu_place(0, &all, -1);
@@ -343,8 +344,8 @@ static void processors_may_come_and_go(void **state) {
   lb_pool_free(p);
 }
 
-// Workers that sleep where the run is are sent away, and are as free as before.
-static void workers_come_from_behind_a_run(void **state) {
+// Workers that sleep on the run's processor are moved; their affinity is kept.
+static void parked_workers_are_moved_off_the_callers_processor(void **state) {
   (void)state;
   needs_two_processors();
   lb_cpu_mask all = lb_cpu_allowed_mask(0);
@@ -363,7 +364,7 @@ static void workers_come_from_behind_a_run(void **state) {
   lb_pool_free(p);
 }
 
-// Inside or outside of a run, a pool without jobs comes to rest.
+// The workers of a pool without jobs park, inside and outside of a run.
 static void idle_workers_park(void **state) {
   (void)state;
   lb_pool *p = pool_of(4);
@@ -380,7 +381,7 @@ static void idle_workers_park(void **state) {
 
 #ifndef UNDER_TSAN  // it does not follow threads that a forked child starts
 
-// Runs `check` in a child, which must end well, and not hang.
+// Runs `check` in a child, which must succeed and not hang.
 static void in_child(bool (*check)(lb_pool *p), lb_pool *p) {
 #ifdef UNDER_ASAN
   usleep(20000);  // threads that start hold its malloc, which a child inherits
@@ -425,7 +426,7 @@ static void a_forked_child_starts_its_own_workers(void **state) {
   lb_pool_free(p);
 }
 
-static void a_child_forked_amid_a_job_does_not_wait_for_it(void **state) {
+static void a_child_forked_during_a_job_does_not_wait_for_it(void **state) {
   (void)state;
   needs_two_processors();
   gate g = {.pool = pool_of(2)};
@@ -444,7 +445,7 @@ typedef struct forking {
   pthread_t caller;
 } forking;
 
-// Forks from the caller's task while the other is at work in a worker.
+// Forks from the caller's task while a worker runs the other one.
 static void fork_in_task(void *user, int64_t begin, int64_t end, int worker) {
   (void)begin, (void)end, (void)worker;
   forking *f = user;
@@ -459,7 +460,7 @@ static void fork_in_task(void *user, int64_t begin, int64_t end, int worker) {
   atomic_store(&f->children, pid == 0 ? -1 : (int)pid);
 }
 
-static void a_child_forked_inside_a_task_comes_back(void **state) {
+static void a_child_forked_inside_a_task_returns(void **state) {
   (void)state;
   needs_two_processors();
   lb_pool *p = pool_of(2);
@@ -477,8 +478,8 @@ static void a_child_forked_inside_a_task_comes_back(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_item_runs_once_in_fixed_chunks),
-      cmocka_unit_test(sizes_that_make_no_sense_are_refused),
-      cmocka_unit_test(writes_of_a_job_are_seen_after_it),
+      cmocka_unit_test(invalid_thread_counts_are_refused),
+      cmocka_unit_test(writes_of_a_job_are_visible_after_it),
       cmocka_unit_test(workers_do_help),
       cmocka_unit_test(many_callers_share_one_pool),
       cmocka_unit_test(a_caller_needs_no_worker),
@@ -486,13 +487,13 @@ int main(void) {
       cmocka_unit_test(a_full_pool_leaves_jobs_to_their_callers),
       cmocka_unit_test(on_one_processor_a_run_works_alone),
       cmocka_unit_test(no_more_threads_take_part_than_processors),
-      cmocka_unit_test(processors_may_come_and_go),
-      cmocka_unit_test(workers_come_from_behind_a_run),
+      cmocka_unit_test(the_width_follows_the_allowed_processors),
+      cmocka_unit_test(parked_workers_are_moved_off_the_callers_processor),
       cmocka_unit_test(idle_workers_park),
 #ifndef UNDER_TSAN
       cmocka_unit_test(a_forked_child_starts_its_own_workers),
-      cmocka_unit_test(a_child_forked_amid_a_job_does_not_wait_for_it),
-      cmocka_unit_test(a_child_forked_inside_a_task_comes_back),
+      cmocka_unit_test(a_child_forked_during_a_job_does_not_wait_for_it),
+      cmocka_unit_test(a_child_forked_inside_a_task_returns),
 #endif
   };
   return cmocka_run_group_tests_name("pool", tests, NULL, NULL);

@@ -1,4 +1,4 @@
-// base/ref.h -- reference counts for what crosses threads.
+// base/ref.h -- atomic reference counts for objects shared between threads.
 #ifndef LB_BASE_REF_H
 #define LB_BASE_REF_H
 

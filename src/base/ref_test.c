@@ -1,4 +1,4 @@
-// base/ref_test.c -- the last release, and no other, says so.
+// base/ref_test.c -- exactly one release reports to be the last.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>

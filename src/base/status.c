@@ -1,4 +1,4 @@
-// base/status.c -- errors: made, given a trail and notes, dropped.
+// base/status.c -- errors: creation, trail, notes, release.
 #include "base/status.h"
 
 #include <assert.h>
@@ -10,10 +10,10 @@
 struct lb_error {
   lb_code code;
   char *message;    // owned
-  char where[240];  // places past its end are left out
+  char where[240];  // locations that do not fit are left out
 };
 
-// What making an error fails with. Shared, so never changed and never freed.
+// Returned if an error cannot be allocated. Shared: never changed or freed.
 static char no_memory_text[] = "out of memory";
 static struct lb_error no_memory = {
     .code = LB_OOM, .message = no_memory_text, .where = ""};
@@ -23,12 +23,12 @@ static const char *base_name(const char *path) {
   return slash ? slash + 1 : path;
 }
 
-// Appends whole places only: a cut line number would mislead.
-static void add_place(struct lb_error *e, const char *file, int line) {
-  size_t len = strlen(e->where), room = sizeof e->where - len;
-  int n = snprintf(e->where + len, room, "%s%s:%d", len ? " < " : "",
+// Appends complete locations only: a truncated line number would mislead.
+static void add_location(struct lb_error *e, const char *file, int line) {
+  size_t len = strlen(e->where), space = sizeof e->where - len;
+  int n = snprintf(e->where + len, space, "%s%s:%d", len ? " < " : "",
                    base_name(file), line);
-  if (n < 0 || (size_t)n >= room) e->where[len] = '\0';
+  if (n < 0 || (size_t)n >= space) e->where[len] = '\0';
 }
 
 lb_status lb_error_at(const char *file, int line, lb_code code, const char *fmt,
@@ -46,16 +46,16 @@ lb_status lb_error_at(const char *file, int line, lb_code code, const char *fmt,
     free(e);
     return (lb_status){&no_memory};
   }
-  add_place(e, file, line);
+  add_location(e, file, line);
   return (lb_status){e};
 }
 
 lb_status lb_status_trail(lb_status s, const char *file, int line) {
-  if (s.err && s.err != &no_memory) add_place(s.err, file, line);
+  if (s.err && s.err != &no_memory) add_location(s.err, file, line);
   return s;
 }
 
-// Without memory for the note the message stays as it was.
+// If there is no memory for the note the message is unchanged.
 lb_status lb_status_note(lb_status s, const char *fmt, ...) {
   if (!s.err || s.err == &no_memory) return s;
   char *note = NULL, *joined = NULL;

@@ -1,4 +1,4 @@
-// base/status_test.c -- errors carry their code, words and way.
+// base/status_test.c -- errors carry a code, a message and a trail.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,7 +17,7 @@ static lb_status pass_on(void) {
   return LB_OK;
 }
 
-static void success_has_no_words(void **state) {
+static void success_has_no_message(void **state) {
   (void)state;
   lb_status st = LB_OK;
   assert_false(lb_failed(st));
@@ -49,7 +49,7 @@ static void trail_starts_where_it_began(void **state) {
   lb_status_drop(st);
 }
 
-static void long_trail_keeps_whole_places(void **state) {
+static void a_long_trail_has_only_complete_locations(void **state) {
   (void)state;
   lb_status st = lb_error_at("x/first.c", 1, LB_IO, "m");
   for (int i = 0; i < 1000; i++) st = lb_status_trail(st, "/y/next.c", 22);
@@ -79,10 +79,10 @@ static void every_code_has_a_name(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(success_has_no_words),
+      cmocka_unit_test(success_has_no_message),
       cmocka_unit_test(failure_keeps_code_and_message),
       cmocka_unit_test(trail_starts_where_it_began),
-      cmocka_unit_test(long_trail_keeps_whole_places),
+      cmocka_unit_test(a_long_trail_has_only_complete_locations),
       cmocka_unit_test(notes_go_in_front),
       cmocka_unit_test(every_code_has_a_name),
   };

@@ -1,4 +1,4 @@
-// base/strbuf.c -- a string that grows by doubling.
+// base/strbuf.c -- a growable string; its capacity doubles.
 #include "base/strbuf.h"
 
 #include <stdint.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Makes room for n more bytes and the NUL.
+// Ensures space for n more bytes and the NUL.
 static bool reserve(lb_strbuf *s, size_t n) {
   if (s->failed) return false;
   if (n < s->cap - s->len) return true;  // both 0 while there is no data

@@ -1,7 +1,7 @@
-// base/strbuf.h -- a string that grows.
+// base/strbuf.h -- a growable string.
 //
-// {0} is the empty string. An allocation that fails sets `failed`, and later
-// appends do nothing, so a long chain of appends is checked once at its end.
+// {0} is the empty string. A failed allocation sets `failed`, and later appends
+// do nothing, so a chain of appends needs one check at its end.
 #ifndef LB_BASE_STRBUF_H
 #define LB_BASE_STRBUF_H
 

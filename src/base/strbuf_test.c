@@ -1,4 +1,4 @@
-// base/strbuf_test.c -- text of any length, checked once.
+// base/strbuf_test.c -- appends of any length, and one check at the end.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -10,7 +10,7 @@
 
 #include "base/strbuf.h"
 
-static void nothing_is_the_empty_string(void **state) {
+static void a_zeroed_buffer_is_the_empty_string(void **state) {
   (void)state;
   lb_strbuf s = {0};
   assert_string_equal(lb_strbuf_str(&s), "");
@@ -49,7 +49,7 @@ static void every_length_stays_terminated(void **state) {
   lb_strbuf_fini(&by_format);
 }
 
-static void a_failure_stays_until_asked(void **state) {
+static void a_failure_is_remembered(void **state) {
   (void)state;
   lb_strbuf s = {0};
   lb_strbuf_puts(&s, "kept");
@@ -64,10 +64,10 @@ static void a_failure_stays_until_asked(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(nothing_is_the_empty_string),
+      cmocka_unit_test(a_zeroed_buffer_is_the_empty_string),
       cmocka_unit_test(appends_add_up),
       cmocka_unit_test(every_length_stays_terminated),
-      cmocka_unit_test(a_failure_stays_until_asked),
+      cmocka_unit_test(a_failure_is_remembered),
   };
   return cmocka_run_group_tests_name("strbuf", tests, NULL, NULL);
 }

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// Strides of an empty tensor may be anything, so wrapping is harmless there;
-// elsewhere checked dims do not wrap.
+// The strides of an empty tensor are never used, so overflow is harmless there;
+// for others, checked dims do not overflow.
 void lb_tensor_dense(lb_tensor *t) {
   int64_t stride = 1;
   for (int i = t->rank - 1; i >= 0; i--) {
@@ -65,13 +65,13 @@ lb_status lb_tensor_reach(const lb_tensor *t, size_t *bytes, size_t *before) {
   *bytes = *before = 0;
   if (lb_tensor_count(t) == 0) return LB_OK;
   for (int i = 0; i < t->rank; i++) {
-    int64_t far;
+    int64_t span;
     if (t->dims[i] == 1) continue;
-    fits &= !__builtin_mul_overflow(t->dims[i] - 1, t->strides[i], &far) &&
-            !__builtin_mul_overflow(far, size, &far) && far != INT64_MIN;
+    fits &= !__builtin_mul_overflow(t->dims[i] - 1, t->strides[i], &span) &&
+            !__builtin_mul_overflow(span, size, &span) && span != INT64_MIN;
     if (!fits) break;
-    int64_t *end = far < 0 ? &low : &high;
-    fits = !__builtin_add_overflow(*end, far, end);
+    int64_t *end = span < 0 ? &low : &high;
+    fits = !__builtin_add_overflow(*end, span, end);
   }
   char dims[160], strides[300];
   if (!fits || __builtin_sub_overflow(high, low, &size))
@@ -84,7 +84,7 @@ lb_status lb_tensor_reach(const lb_tensor *t, size_t *bytes, size_t *before) {
   return LB_OK;
 }
 
-// The axis of the smallest stride of those that are not done, or -1.
+// The axis with the smallest stride among those not done yet, or -1.
 static int next_axis(const lb_tensor *t, const bool *done) {
   int best = -1;
   for (int i = 0; i < t->rank; i++)
@@ -94,15 +94,15 @@ static int next_axis(const lb_tensor *t, const bool *done) {
   return best;
 }
 
-bool lb_tensor_is_window(const lb_tensor *t) {
+bool lb_tensor_is_nonoverlapping(const lb_tensor *t) {
   bool done[LB_MAX_RANK] = {false};
-  int64_t reach = 1;  // elements that the axes so far span
+  int64_t reach = 1;  // extent of the axes so far, in elements
   if (lb_tensor_count(t) == 0) return true;
   for (int i; (i = next_axis(t, done)) >= 0; done[i] = true) {
-    int64_t far;
+    int64_t span;
     if (t->strides[i] < reach ||
-        __builtin_mul_overflow(t->dims[i] - 1, t->strides[i], &far) ||
-        __builtin_add_overflow(reach, far, &reach))
+        __builtin_mul_overflow(t->dims[i] - 1, t->strides[i], &span) ||
+        __builtin_add_overflow(reach, span, &reach))
       return false;
   }
   return true;
@@ -125,15 +125,15 @@ typedef struct copy_loop {
   int64_t dim, from, to;
 } copy_loop;
 
-// True if walking `inner` to its end leads to the next step of `outer`, on
-// both sides, so that the two are one longer loop.
+// True if the end of `inner` is the next position of `outer` in both views, so
+// that the two can be merged to one longer loop.
 static bool loops_join(const copy_loop *outer, const copy_loop *inner) {
   return outer->from == inner->from * inner->dim &&
          outer->to == inner->to * inner->dim;
 }
 
-// The loops of a non-empty copy, outermost first, joined where possible.
-// Returns how many (0 for a single element).
+// Computes the loops of a non-empty copy, outermost first, merged where
+// possible. Returns their number (0 for a single element).
 static int copy_loops(const lb_tensor *from, const lb_tensor *to,
                       copy_loop *loops) {
   int64_t size = (int64_t)lb_dtype_size(from->dtype);
@@ -151,7 +151,8 @@ static int copy_loops(const lb_tensor *from, const lb_tensor *to,
   return n;
 }
 
-// A row of n elements. memcpy of a constant size is one move, aligned or not.
+// Copies the innermost loop. memcpy of a constant size is one move, aligned or
+// not.
 #define COPY_ROW(bytes)                \
   for (int64_t i = 0; i < l->dim; i++) \
   memcpy(to + i * l->to, from + i * l->from, bytes)
@@ -171,7 +172,7 @@ static void copy_row(const copy_loop *l, size_t size, const char *from,
   }
 }
 
-// Steps the outer loops like an odometer; false when all have run out.
+// Advances the outer loops like an odometer; false at the end.
 static bool next_row(const copy_loop *loops, int n, int64_t *at,
                      const char **from, char **to) {
   for (int i = n - 1; i >= 0; i--) {

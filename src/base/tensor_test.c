@@ -44,7 +44,7 @@ static void hostile_dims_are_refused(void **state) {
   lb_status_drop(st);
 }
 
-static void dims_print_and_are_cut_off(void **state) {
+static void dims_are_printed_and_truncated(void **state) {
   (void)state;
   char buf[64];
   int64_t dims[] = {1, 3, 48, 320};
@@ -85,7 +85,7 @@ static lb_tensor view_of(int64_t rows, int64_t cols, int64_t row, int64_t col) {
       .dtype = LB_F32, .rank = 2, .dims = {rows, cols}, .strides = {row, col}};
 }
 
-static void views_reach_as_far_as_their_strides(void **state) {
+static void the_reach_of_a_view_follows_its_strides(void **state) {
   (void)state;
   size_t bytes, before;
   lb_tensor t = view_of(3, 4, 10, 1);
@@ -96,7 +96,7 @@ static void views_reach_as_far_as_their_strides(void **state) {
   assert_int_equal(lb_status_code(lb_tensor_reach(&t, &bytes, &before)), 0);
   assert_int_equal(bytes, 27 * 4);
   assert_int_equal(before, 20 * 4);
-  t = view_of(3, 0, INT64_MAX, INT64_MIN);  // nothing is there to be reached
+  t = view_of(3, 0, INT64_MAX, INT64_MIN);  // empty
   assert_int_equal(lb_status_code(lb_tensor_reach(&t, &bytes, &before)), 0);
   assert_int_equal(bytes, 0);
   int64_t far[] = {INT64_MAX, INT64_MIN, INT64_MAX / 8, INT64_MIN / 8};
@@ -110,7 +110,7 @@ static void views_reach_as_far_as_their_strides(void **state) {
     }
 }
 
-static void a_window_has_each_element_once(void **state) {
+static void nonoverlapping_views_have_each_element_once(void **state) {
   (void)state;
   const struct {
     int64_t rows, cols, row, col;
@@ -125,12 +125,12 @@ static void a_window_has_each_element_once(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     lb_tensor t =
         view_of(cases[i].rows, cases[i].cols, cases[i].row, cases[i].col);
-    assert_int_equal(lb_tensor_is_window(&t), cases[i].window);
+    assert_int_equal(lb_tensor_is_nonoverlapping(&t), cases[i].window);
   }
 }
 
-// A view with shuffled, padded, reversed (and, for reading, repeated) dims
-// that fits into `cap` elements around base.
+// A view with permuted, padded, reversed (and, for reading, repeated) dims that
+// fits into `cap` elements around base.
 static void random_view(lb_tensor *t, char *base, bool reading) {
   int order[LB_MAX_RANK];
   int64_t stride = 1, first = 0;
@@ -162,7 +162,7 @@ static char *element(const lb_tensor *t, const int64_t *at) {
   return (char *)t->data + offset * (int64_t)lb_dtype_size(t->dtype);
 }
 
-// One element after the other, into a copy of the destination's memory.
+// Copies element by element into a copy of the destination's memory.
 static void plain_copy(const lb_tensor *from, const lb_tensor *to) {
   int64_t count = lb_tensor_count(from);
   for (int64_t n = 0; n < count; n++) {
@@ -188,7 +188,7 @@ static void copies_are_right_for_any_strides(void **state) {
     for (int i = 0; i < from.rank; i++)
       from.dims[i] = rand() % 12 ? 1 + rand() % 4 : rand() % 2;
     lb_tensor to = from;
-    int odd = rand() % 2;  // weights may lie at any address
+    int odd = rand() % 2;  // weights may be at any address
     random_view(&from, source + odd, true);
     random_view(&to, got + odd, false);
     memset(got, 0x55, SPACE);
@@ -200,7 +200,7 @@ static void copies_are_right_for_any_strides(void **state) {
   }
 }
 
-static void a_copy_has_room_for_every_rank(void **state) {
+static void a_copy_works_at_the_maximum_rank(void **state) {
   (void)state;
   int32_t source[4096], target[4096];
   lb_tensor from = {.dtype = LB_I32, .rank = LB_MAX_RANK, .data = source};
@@ -223,12 +223,12 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(counts_are_products),
       cmocka_unit_test(hostile_dims_are_refused),
-      cmocka_unit_test(dims_print_and_are_cut_off),
+      cmocka_unit_test(dims_are_printed_and_truncated),
       cmocka_unit_test(dense_means_row_major),
-      cmocka_unit_test(views_reach_as_far_as_their_strides),
-      cmocka_unit_test(a_window_has_each_element_once),
+      cmocka_unit_test(the_reach_of_a_view_follows_its_strides),
+      cmocka_unit_test(nonoverlapping_views_have_each_element_once),
       cmocka_unit_test(copies_are_right_for_any_strides),
-      cmocka_unit_test(a_copy_has_room_for_every_rank),
+      cmocka_unit_test(a_copy_works_at_the_maximum_rank),
   };
   return cmocka_run_group_tests_name("tensor", tests, NULL, NULL);
 }

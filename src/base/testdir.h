@@ -1,4 +1,4 @@
-// base/testdir.h -- for tests: a folder of their own, and files in it.
+// base/testdir.h -- for tests: a temporary directory, and files in it.
 #ifndef LB_BASE_TESTDIR_H
 #define LB_BASE_TESTDIR_H
 
@@ -22,13 +22,13 @@ static inline int testdir_init(testdir *d) {
   return mkdtemp(d->path) ? 0 : -1;
 }
 
-// The path of `name` in the folder; borrowed until the next call.
+// The path of `name` in the directory; borrowed until the next call.
 static inline const char *testdir_at(testdir *d, const char *name) {
   snprintf(d->joined, sizeof d->joined, "%s/%s", d->path, name);
   return d->joined;
 }
 
-// Writes a file, making the folders on its way.
+// Writes a file and creates its missing parent directories.
 static inline int testdir_write(testdir *d, const char *name,
                                 const char *text) {
   char path[PATH_MAX];

@@ -1,4 +1,4 @@
-// base/thread.c -- threads of the library's own, and sleeping on a word.
+// base/thread.c -- the library's own threads, and futex waits.
 #include "base/thread.h"
 
 #include <linux/futex.h>

@@ -1,4 +1,4 @@
-// base/thread.h -- threads of the library's own, and sleeping on a word.
+// base/thread.h -- the library's own threads, and futex waits.
 #ifndef LB_BASE_THREAD_H
 #define LB_BASE_THREAD_H
 
@@ -6,19 +6,19 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-// Starts a thread that takes no signals: those are for the program's own. 0, or
-// an error number.
+// Starts a thread with all signals blocked, because signals are for the
+// application's threads. Returns 0 or an error number.
 int lb_thread_start(void *(*fn)(void *), void *user, pthread_t *out);
-// Names the calling thread, in at most 15 characters. Who starts a thread may
-// be a request, and would have to open a file to name it.
+// Names the calling thread, in at most 15 characters. A thread names itself,
+// because naming another one opens a file, and its creator may be a request.
 void lb_thread_name(const char *name);
 
-int lb_thread_id(void);  // of the calling thread, as the system counts them
+int lb_thread_id(void);  // the calling thread's kernel thread id (gettid)
 
-// Sleeps while *word is `seen`, until woken, at most `ns` (negative: for ever).
-// May return for no reason.
+// Sleeps while *word == seen, until woken, for at most `ns` (negative: for
+// ever). May wake spuriously.
 void lb_word_wait(atomic_uint *word, unsigned seen, int64_t ns);
-// Wakes at most `count` of those who sleep on it.
+// Wakes at most `count` threads that sleep on the word.
 void lb_word_wake(atomic_uint *word, int count);
 
 #endif

@@ -1,5 +1,5 @@
-// base/undertsan.h -- UNDER_TSAN is defined where threads are watched,
-// UNDER_ASAN where memory is: for tests, and for the limit of limber-jit.
+// base/undertsan.h -- defines UNDER_TSAN under ThreadSanitizer and UNDER_ASAN
+// under AddressSanitizer: for tests, and for limber-jit's memory limit.
 #ifndef LB_BASE_UNDERTSAN_H
 #define LB_BASE_UNDERTSAN_H
 

@@ -1,9 +1,9 @@
-// cache/cache.c -- values by key: a map of what stands on the shelf, and of
-// what is being built.
+// cache/cache.c -- values by key: a map of the entries in the LRU list and of
+// those that are being built.
 //
-// An entry is *pending* from the first request until its value, or its failure,
-// is there. It is in the map then, but not on the shelf; whoever builds and
-// whoever waits hold references to it.
+// An entry is *pending* from the first request until its value is built or the
+// build has failed. A pending entry is in the map, but not in the LRU list; the
+// building thread and the waiting threads hold references to it.
 #include "cache/cache.h"
 
 #include <inttypes.h>
@@ -12,22 +12,22 @@
 
 #include "base/clock.h"
 
-typedef struct entry {
-  lb_lru_item base;  // first
-  lb_cache *cache;   // not looked at any more once it is retired
+typedef struct cache_entry {
+  lb_lru_item base;  // must be first
+  lb_cache *cache;   // not used any more once the entry is evicted
   lb_lru *lru;
   const lb_cache_type *type;
   _Atomic uint64_t used;
-  int refs;  // of the map or shelf, and of threads; with the lock held
+  int refs;  // of the map or LRU list, and of threads; guarded by the lock
   bool pending;
   bool listed;     // in the map
-  unsigned forks;  // when its build began
-  void *value;     // a reference; NULL: pending, or failed
+  unsigned forks;  // fork count when its build began
+  void *value;     // a reference; NULL: pending or failed
   lb_code code;    // of the failure
-  char *message;   // owned; NULL: there was no memory for it
+  char *message;   // owned; NULL: out of memory
   size_t key_size;
   char key[];
-} entry;
+} cache_entry;
 
 lb_status lb_cache_init(lb_cache *c, lb_lru *lru, const lb_cache_type *type) {
   *c = (lb_cache){.lru = lru, .type = type, .forks = lb_fork_count()};
@@ -37,24 +37,25 @@ lb_status lb_cache_init(lb_cache *c, lb_lru *lru, const lb_cache_type *type) {
 static void lock(lb_cache *c) { lb_lock_take(&c->lru->lock); }
 static void unlock(lb_cache *c) { lb_lock_give(&c->lru->lock); }
 
-// -- entries ------------------------------------------------------------------
+// -- entries -----------------------------------------------------------------
 
-static void entry_free(entry *e) {
+static void entry_free(cache_entry *e) {
   if (e->value) e->type->release(e->value);
   free(e->message);
   free(e);
 }
 
-static void unlist(entry *e) {
+static void unlist(cache_entry *e) {
   if (e->listed) lb_map_remove(&e->cache->map, e->key, e->key_size);
   e->listed = false;
 }
 
-// True if this was the last reference: the caller frees it, without the lock.
-static bool unref(entry *e) { return --e->refs == 0; }
+// Returns true if this was the last reference: the caller frees the entry,
+// without the lock.
+static bool unref(cache_entry *e) { return --e->refs == 0; }
 
 static void hide(lb_lru_item *x) {
-  entry *e = (entry *)x;
+  cache_entry *e = (cache_entry *)x;
   unlist(e);
   e->cache->stats.entries--;
   e->cache->stats.bytes -= x->bytes;
@@ -62,28 +63,31 @@ static void hide(lb_lru_item *x) {
 }
 
 static void drop(lb_lru_item *x) {
-  entry *e = (entry *)x;
+  cache_entry *e = (cache_entry *)x;
   lb_lock_take(&e->lru->lock);
   bool last = unref(e);
   lb_lock_give(&e->lru->lock);
   if (last) entry_free(e);
 }
 
-// A pending entry in the map, held by it and by whoever builds.
+// Adds a pending entry to the map, with a reference each for the map and the
+// building thread.
 static lb_status new_entry(lb_cache *c, const void *key, size_t size,
-                           entry **out) {
-  entry *e = malloc(sizeof *e + size);
+                           cache_entry **out) {
+  cache_entry *e = malloc(sizeof *e + size);
   if (!e) return lb_oom();
-  *e = (entry){
-      .base = {.hide = hide, .drop = drop, .used = &e->used, .counted = true},
-      .cache = c,
-      .lru = c->lru,
-      .type = c->type,
-      .refs = 2,
-      .pending = true,
-      .listed = true,
-      .forks = lb_fork_count(),
-      .key_size = size};
+  *e = (cache_entry){.base = {.hide = hide,
+                              .drop = drop,
+                              .used = &e->used,
+                              .refcounted = true},
+                     .cache = c,
+                     .lru = c->lru,
+                     .type = c->type,
+                     .refs = 2,
+                     .pending = true,
+                     .listed = true,
+                     .forks = lb_fork_count(),
+                     .key_size = size};
   memcpy(e->key, key, size);
   lb_status st = lb_map_put(&c->map, e->key, size, e, NULL);
   if (lb_failed(st)) {
@@ -94,12 +98,12 @@ static lb_status new_entry(lb_cache *c, const void *key, size_t size,
   return st;
 }
 
-// What is here under that key. A build that a fork left behind is forgotten.
-static entry *find(lb_cache *c, const void *key, size_t size) {
-  entry *e = lb_map_get(&c->map, key, size);
+// Returns the entry of a key. A build that a fork interrupted is discarded.
+static cache_entry *find(lb_cache *c, const void *key, size_t size) {
+  cache_entry *e = lb_map_get(&c->map, key, size);
   if (!e || !e->pending || e->forks == lb_fork_count()) return e;
   unlist(e);
-  e->refs--;  // never the last: whoever built it had one
+  e->refs--;  // never the last: the building thread had one
   return NULL;
 }
 
@@ -115,16 +119,16 @@ static void note_miss(lb_cache *c, const void *key, size_t size) {
   c->missed_size = size;
 }
 
-// -- building -----------------------------------------------------------------
+// -- building ----------------------------------------------------------------
 
-static void keep_failure(entry *e, lb_status st) {
+static void record_failure(cache_entry *e, lb_status st) {
   e->code = lb_status_code(st);
   e->message = strdup(lb_status_message(st));
 }
 
-// Puts a built value on the shelf, unless it is too large or the entry was
-// forgotten. With the lock held.
-static void put_on_shelf(lb_cache *c, entry *e) {
+// Adds a built value to the LRU list, unless it is too large or the entry was
+// discarded. Called with the lock held.
+static void add_to_lru(lb_cache *c, cache_entry *e) {
   if (!e->listed) return;
   if (!lb_lru_try_put(c->lru, &e->base)) {
     unlist(e);
@@ -136,7 +140,7 @@ static void put_on_shelf(lb_cache *c, entry *e) {
   c->stats.bytes += e->base.bytes;
 }
 
-// Waiters of a parent are not in its child, and must not be waited for there.
+// A child of fork has no waiting threads, so it uses a new condition variable.
 static pthread_cond_t *built(lb_cache *c) {
   if (c->forks != lb_fork_count()) {
     static const pthread_cond_t none = PTHREAD_COND_INITIALIZER;
@@ -146,14 +150,14 @@ static pthread_cond_t *built(lb_cache *c) {
   return &c->built;
 }
 
-static void settle(lb_cache *c, entry *e, uint64_t ns) {
+static void finish_build(lb_cache *c, cache_entry *e, uint64_t ns) {
   bool failed = !e->value;
   e->pending = false;
   c->stats.build_ns += ns;
   c->stats.failures += failed;
   if (!failed) {
-    c->type->retain(e->value);  // for the one who built it
-    put_on_shelf(c, e);
+    c->type->retain(e->value);  // for the building thread
+    add_to_lru(c, e);
   } else if (e->listed) {
     unlist(e);
     e->refs--;
@@ -161,24 +165,24 @@ static void settle(lb_cache *c, entry *e, uint64_t ns) {
   pthread_cond_broadcast(built(c));
 }
 
-// Gives up a reference, and the lock with it.
-static void leave(lb_cache *c, entry *e) {
+// Releases a reference, and the lock.
+static void release_and_unlock(lb_cache *c, cache_entry *e) {
   bool last = unref(e);
   unlock(c);
   if (last) entry_free(e);
 }
 
-static uint64_t bytes_of(const entry *e) {
+static uint64_t bytes_of(const cache_entry *e) {
   return e->type->bytes(e->value) + sizeof *e + e->key_size;
 }
 
-static lb_status build_entry(lb_cache *c, entry *e, lb_cache_build *build,
+static lb_status build_entry(lb_cache *c, cache_entry *e, lb_cache_build *build,
                              void *user, void **out) {
   int64_t start = lb_clock_ns();
   void *value = NULL;
   lb_status st = build(user, &value);
   if (lb_failed(st)) {
-    keep_failure(e, st);
+    record_failure(e, st);
   } else {
     e->value = value;
     e->base.bytes = bytes_of(e);
@@ -186,14 +190,14 @@ static lb_status build_entry(lb_cache *c, entry *e, lb_cache_build *build,
   }
   uint64_t ns = (uint64_t)(lb_clock_ns() - start);
   lock(c);
-  settle(c, e, ns);
-  leave(c, e);
+  finish_build(c, e, ns);
+  release_and_unlock(c, e);
   lb_lru_collect(c->lru);
   return st;
 }
 
-// Waits for another thread's build, with the lock held; gives it back.
-static lb_status wait_for(lb_cache *c, entry *e, void **out) {
+// Waits for another thread's build. Called with the lock held; releases it.
+static lb_status wait_for(lb_cache *c, cache_entry *e, void **out) {
   c->stats.waits++;
   e->refs++;
   while (e->pending) pthread_cond_wait(built(c), &c->lru->lock.mutex);
@@ -204,7 +208,7 @@ static lb_status wait_for(lb_cache *c, entry *e, void **out) {
   } else {
     st = lb_error(e->code, "%s", e->message ? e->message : "out of memory");
   }
-  leave(c, e);
+  release_and_unlock(c, e);
   return st;
 }
 
@@ -212,10 +216,10 @@ lb_status lb_cache_get(lb_cache *c, const void *key, size_t size,
                        lb_cache_build *build, void *user, void **out) {
   *out = NULL;
   lock(c);
-  entry *e = find(c, key, size);
+  cache_entry *e = find(c, key, size);
   if (e && !e->pending) {
     c->stats.hits++;
-    lb_lru_move_up(c->lru, &e->base);
+    lb_lru_touch(c->lru, &e->base);
     c->type->retain(e->value);
     *out = e->value;
     unlock(c);
@@ -232,7 +236,7 @@ lb_status lb_cache_get(lb_cache *c, const void *key, size_t size,
 void lb_cache_recount(lb_cache *c, const void *key, size_t size,
                       const void *value) {
   lock(c);
-  entry *e = lb_map_get(&c->map, key, size);
+  cache_entry *e = lb_map_get(&c->map, key, size);
   if (e && !e->pending && e->value == value) {
     uint64_t bytes = bytes_of(e);
     c->stats.bytes += bytes - e->base.bytes;
@@ -242,16 +246,16 @@ void lb_cache_recount(lb_cache *c, const void *key, size_t size,
   lb_lru_collect(c->lru);
 }
 
-// -- the whole ----------------------------------------------------------------
+// -- lifetime ----------------------------------------------------------------
 
-// The cond is not destroyed where that could wait for threads that a fork left
-// behind.
+// The condition variable is not destroyed in a child of fork, where that could
+// wait for threads that do not exist.
 void lb_cache_fini(lb_cache *c) {
   lock(c);
   while (c->map.count) {
-    entry *e = c->map.entries[c->map.count - 1].value;
+    cache_entry *e = c->map.entries[c->map.count - 1].value;
     unlist(e);
-    if (!e->pending) lb_lru_take_off(c->lru, &e->base);
+    if (!e->pending) lb_lru_remove(c->lru, &e->base);
   }
   unlock(c);
   lb_lru_collect(c->lru);
@@ -266,7 +270,7 @@ void lb_cache_count(lb_cache *c, lb_cache_stats *out) {
   unlock(c);
 }
 
-// -- why it missed ------------------------------------------------------------
+// -- explaining a miss -------------------------------------------------------
 
 static bool same_field(const lb_key_field *f, const char *a, const char *b) {
   return memcmp(a + f->offset, b + f->offset, f->size) == 0;
@@ -277,7 +281,7 @@ static size_t fixed_bytes(const lb_key_type *t) {
   return last ? last->offset + last->size : 0;
 }
 
-static size_t count_same(const lb_cache *c, const entry *e) {
+static size_t count_same(const lb_cache *c, const cache_entry *e) {
   const lb_key_type *t = c->type->key;
   size_t same = 0;
   if (e->key_size < fixed_bytes(t)) return 0;
@@ -286,7 +290,7 @@ static size_t count_same(const lb_cache *c, const entry *e) {
   return same;
 }
 
-// A number of a field, or the first bytes of what is more.
+// Prints an integer field as a number, and a larger one as its first bytes.
 static void print_field(const lb_key_field *f, const char *key,
                         lb_strbuf *out) {
   uint64_t n = 0;
@@ -299,7 +303,7 @@ static void print_field(const lb_key_field *f, const char *key,
     lb_strbuf_printf(out, "%02x", (unsigned char)key[f->offset + i]);
 }
 
-static void print_difference(const lb_cache *c, const entry *e,
+static void print_difference(const lb_cache *c, const cache_entry *e,
                              lb_strbuf *out) {
   const lb_key_type *t = c->type->key;
   const char *comma = "";
@@ -312,22 +316,22 @@ static void print_difference(const lb_cache *c, const entry *e,
     print_field(f, e->key, out);
     comma = ", ";
   }
-  if (!*comma) lb_strbuf_puts(out, "what follows the fields");
+  if (!*comma) lb_strbuf_puts(out, "the bytes after the fields");
 }
 
 lb_status lb_cache_explain(lb_cache *c, lb_strbuf *out) {
-  const entry *best = NULL;
-  size_t most = 0;
+  const cache_entry *best = NULL;
+  size_t best_same = 0;
   lock(c);
-  bool asked = c->type->key && c->missed_size &&
-               c->missed_size >= fixed_bytes(c->type->key) &&
-               !lb_map_has(&c->map, c->missed, c->missed_size);
-  for (size_t i = 0; asked && i < c->map.count; i++) {
-    const entry *e = c->map.entries[i].value;
+  bool can_explain = c->type->key && c->missed_size &&
+                     c->missed_size >= fixed_bytes(c->type->key) &&
+                     !lb_map_has(&c->map, c->missed, c->missed_size);
+  for (size_t i = 0; can_explain && i < c->map.count; i++) {
+    const cache_entry *e = c->map.entries[i].value;
     size_t same = count_same(c, e);
-    if (same <= most) continue;
+    if (same <= best_same) continue;
     best = e;
-    most = same;
+    best_same = same;
   }
   if (best) print_difference(c, best, out);
   unlock(c);

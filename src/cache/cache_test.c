@@ -1,6 +1,5 @@
-// cache/cache_test.c -- one build per key, whoever asks; failures reach all who
-// wait. Runs under TSan in scripts/test.
-// clang-format off
+// cache/cache_test.c -- each key is built once, for any number of threads;
+// failures reach all waiting threads. Runs under TSan in scripts/test.
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -32,7 +31,7 @@ typedef struct thing {
   uint32_t kind;
 } thing;
 
-static atomic_int live;  // things
+static atomic_int live;  // number of live things
 
 static void retain(void *value) { lb_ref_retain(&((thing *)value)->ref); }
 
@@ -53,18 +52,18 @@ typedef struct fixture {
   lb_lru lru;
   lb_cache cache;
   atomic_int builds;
-  atomic_bool closed;  // builds wait until it is opened
+  atomic_bool closed;  // builds wait until it is false
 } fixture;
 
-typedef struct order {  // what a build is asked for
+typedef struct build_args {  // the arguments of a build
   fixture *f;
   uint32_t kind;
   uint64_t bytes;
   int fail, slow;
-} order;
+} build_args;
 
 static lb_status build(void *user, void **out) {
-  const order *o = user;
+  const build_args *o = user;
   atomic_fetch_add(&o->f->builds, 1);
   for (int i = 0; i < o->slow; i++) usleep(1000);
   while (atomic_load(&o->f->closed)) usleep(1000);
@@ -79,7 +78,7 @@ static lb_status build(void *user, void **out) {
   return LB_OK;
 }
 
-static lb_status get(order *o, thing **out) {
+static lb_status get(build_args *o, thing **out) {
   thing_key key = {.kind = {o->kind}, .dims = {4, 5}};
   void *value;
   lb_status st = lb_cache_get(&o->f->cache, &key, sizeof key, build, o, &value);
@@ -88,7 +87,7 @@ static lb_status get(order *o, thing **out) {
 }
 
 static thing *must_get(fixture *f, uint32_t kind, uint64_t bytes) {
-  order o = {.f = f, .kind = kind, .bytes = bytes};
+  build_args o = {.f = f, .kind = kind, .bytes = bytes};
   thing *t;
   assert_false(lb_failed(get(&o, &t)));
   assert_int_equal(t->kind, kind);
@@ -134,14 +133,14 @@ static void a_key_is_built_once(void **state) {
   close_cache(&f);
 }
 
-static void evicting_leaves_what_is_in_use(void **state) {
+static void eviction_does_not_free_values_in_use(void **state) {
   (void)state;
   fixture f;
   open_cache(&f, 2500);
   thing *a = must_get(&f, 1, 1000);
   release(must_get(&f, 2, 800));
   release(must_get(&f, 1, 1000));
-  release(must_get(&f, 3, 800));  // evicts 2, which was used before 1
+  release(must_get(&f, 3, 800));  // evicts 2, the least recently used
   assert_int_equal(f.builds, 3);
   release(must_get(&f, 1, 1000));
   assert_int_equal(f.builds, 3);
@@ -150,7 +149,7 @@ static void evicting_leaves_what_is_in_use(void **state) {
   assert_int_equal(count(&f).bytes, 0);
   assert_int_equal(a->bytes, 1000);
   assert_int_equal(atomic_load(&live), 1);
-  thing *b = must_get(&f, 1, 1000);  // built, and not kept
+  thing *b = must_get(&f, 1, 1000);  // built, but not cached
   assert_ptr_not_equal(a, b);
   assert_int_equal(count(&f).insertions, 3);
   release(a);
@@ -163,7 +162,7 @@ static void a_failed_build_leaves_no_entry(void **state) {
   fixture f;
   thing *t;
   open_cache(&f, 10000);
-  order o = {.f = &f, .kind = 7, .fail = 1};
+  build_args o = {.f = &f, .kind = 7, .fail = 1};
   lb_status st = get(&o, &t);
   assert_int_equal(lb_status_code(st), LB_UNSUPPORTED);
   assert_null(t);
@@ -192,10 +191,10 @@ static void a_miss_names_the_field_that_differs(void **state) {
   close_cache(&f);
 }
 
-// -- many threads -------------------------------------------------------------
+// -- many threads ------------------------------------------------------------
 
 typedef struct job {
-  order o;
+  build_args o;
   unsigned seed;
   lb_code code;
   char message[64];
@@ -203,7 +202,7 @@ typedef struct job {
   const char *bad;
 } job;
 
-static void *ask(void *user) {
+static void *get_value(void *user) {
   job *j = user;
   lb_status st = get(&j->o, &j->got);
   j->code = lb_status_code(st);
@@ -223,13 +222,13 @@ static void start(fixture *f, job *jobs, pthread_t *threads, int fail,
   for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
 }
 
-static void a_storm_on_one_key_builds_once(void **state) {
+static void concurrent_requests_for_a_key_build_once(void **state) {
   (void)state;
   fixture f;
   job jobs[THREADS];
   pthread_t threads[THREADS];
   open_cache(&f, 10000);
-  start(&f, jobs, threads, 0, ask);
+  start(&f, jobs, threads, 0, get_value);
   assert_int_equal(f.builds, 1);
   for (int i = 0; i < THREADS; i++) {
     assert_ptr_equal(jobs[i].got, jobs[0].got);
@@ -246,7 +245,7 @@ static void *open_when_awaited(void *user) {
   return NULL;
 }
 
-// Those that come after it failed build again, and fail as well.
+// Threads that come after the failure build again, and fail as well.
 static void a_failure_reaches_every_waiter(void **state) {
   (void)state;
   fixture f;
@@ -255,7 +254,7 @@ static void a_failure_reaches_every_waiter(void **state) {
   open_cache(&f, 10000);
   atomic_store(&f.closed, true);
   assert_int_equal(pthread_create(&opener, NULL, open_when_awaited, &f), 0);
-  start(&f, jobs, threads, 1, ask);
+  start(&f, jobs, threads, 1, get_value);
   pthread_join(opener, NULL);
   for (int i = 0; i < THREADS; i++) {
     assert_int_equal(jobs[i].code, LB_UNSUPPORTED);
@@ -266,14 +265,14 @@ static void a_failure_reaches_every_waiter(void **state) {
   close_cache(&f);
 }
 
-static void *storm(void *user) {
+static void *stress(void *user) {
   job *j = user;
   fixture *f = j->o.f;
   for (int i = 0; i < ROUNDS && !j->bad; i++) {
-    order o = {.f = f,
-               .kind = (uint32_t)rand_r(&j->seed) % 16,
-               .bytes = (uint64_t)(rand_r(&j->seed) % 1000),
-               .fail = rand_r(&j->seed) % 8 == 0};
+    build_args o = {.f = f,
+                    .kind = (uint32_t)rand_r(&j->seed) % 16,
+                    .bytes = (uint64_t)(rand_r(&j->seed) % 1000),
+                    .fail = rand_r(&j->seed) % 8 == 0};
     thing *t;
     lb_status st = get(&o, &t);
     if (!lb_failed(st) && t->kind != o.kind) j->bad = "another key's value";
@@ -285,13 +284,13 @@ static void *storm(void *user) {
   return NULL;
 }
 
-static void threads_agree_while_the_capacity_changes(void **state) {
+static void values_are_correct_while_the_capacity_changes(void **state) {
   (void)state;
   fixture f;
   job jobs[THREADS];
   pthread_t threads[THREADS];
   open_cache(&f, 4000);
-  start(&f, jobs, threads, 0, storm);
+  start(&f, jobs, threads, 0, stress);
   for (int i = 0; i < THREADS; i++)
     if (jobs[i].bad) fail_msg("thread %d: %s", i, jobs[i].bad);
   lb_lru_stats s;
@@ -303,18 +302,18 @@ static void threads_agree_while_the_capacity_changes(void **state) {
   close_cache(&f);
 }
 
-// -- fork ---------------------------------------------------------------------
+// -- fork --------------------------------------------------------------------
 
-static void a_child_builds_what_its_parent_was_building(void **state) {
+static void a_child_rebuilds_pending_entries_of_its_parent(void **state) {
   (void)state;
   fixture f;
   pthread_t builder, waiter;
   open_cache(&f, 10000);
   job jobs[2] = {{.o = {.f = &f, .kind = 9}}, {.o = {.f = &f, .kind = 9}}};
   atomic_store(&f.closed, true);
-  pthread_create(&builder, NULL, ask, &jobs[0]);
+  pthread_create(&builder, NULL, get_value, &jobs[0]);
   while (!atomic_load(&f.builds)) sched_yield();
-  pthread_create(&waiter, NULL, ask, &jobs[1]);
+  pthread_create(&waiter, NULL, get_value, &jobs[1]);
   while (!count(&f).waits) sched_yield();
   pid_t pid = fork();
   if (pid == 0) {
@@ -337,13 +336,13 @@ static void a_child_builds_what_its_parent_was_building(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_key_is_built_once),
-      cmocka_unit_test(evicting_leaves_what_is_in_use),
+      cmocka_unit_test(eviction_does_not_free_values_in_use),
       cmocka_unit_test(a_failed_build_leaves_no_entry),
       cmocka_unit_test(a_miss_names_the_field_that_differs),
-      cmocka_unit_test(a_storm_on_one_key_builds_once),
+      cmocka_unit_test(concurrent_requests_for_a_key_build_once),
       cmocka_unit_test(a_failure_reaches_every_waiter),
-      cmocka_unit_test(threads_agree_while_the_capacity_changes),
-      cmocka_unit_test(a_child_builds_what_its_parent_was_building),
+      cmocka_unit_test(values_are_correct_while_the_capacity_changes),
+      cmocka_unit_test(a_child_rebuilds_pending_entries_of_its_parent),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

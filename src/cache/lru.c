@@ -1,9 +1,10 @@
-// cache/lru.c -- one byte budget: a list by use, and those of what is gone.
+// cache/lru.c -- a byte-budgeted LRU list, and lists of retired items.
 #include "cache/lru.h"
 
-// Whoever evicts looks at so many items at most: those that were used since
-// they were placed go up again, and if all were, the oldest of them goes.
-#define LOOKS 32
+// Eviction inspects at most this many items: those that were used since they
+// were last ordered move to the front, and if all were, the oldest of them is
+// evicted.
+#define MAX_SCANNED 32
 
 lb_status lb_lru_init(lb_lru *s, uint64_t capacity) {
   *s = (lb_lru){.stats.capacity = capacity};
@@ -27,87 +28,87 @@ static void push_first(lb_lru *s, lb_lru_item *x) {
 
 static uint64_t last_use(const lb_lru_item *x) {
   uint64_t used = atomic_load_explicit(x->used, memory_order_relaxed);
-  return used > x->placed ? used : x->placed;
+  return used > x->stamp ? used : x->stamp;
 }
 
 static const lb_lru_item *older(const lb_lru_item *a, const lb_lru_item *b) {
-  return a && a->placed < b->placed ? a : b;
+  return a && a->stamp < b->stamp ? a : b;
 }
 
-// The item to evict; there is one.
-static lb_lru_item *least_used(lb_lru *s) {
+// Chooses the item to evict; the list is not empty.
+static lb_lru_item *choose_victim(lb_lru *s) {
   const lb_lru_item *oldest = NULL, *begin = s->last;
-  for (int i = 0; i < LOOKS; i++) {
+  for (int i = 0; i < MAX_SCANNED; i++) {
     lb_lru_item *x = s->last;
     if (i && x == begin) break;
     uint64_t used = last_use(x);
-    bool placed_well = used == x->placed;
-    x->placed = used;
+    bool in_order = used == x->stamp;
+    x->stamp = used;
     oldest = older(oldest, x);
-    if (placed_well) break;
+    if (in_order) break;
     unlink_item(s, x);
     push_first(s, x);
   }
   return (lb_lru_item *)(uintptr_t)oldest;
 }
 
-// -- what is retired ----------------------------------------------------------
+// -- retired items -----------------------------------------------------------
 
-static void loosen(lb_lru *s, lb_lru_item *x) {
-  x->next = atomic_load_explicit(&s->loose, memory_order_relaxed);
-  atomic_store_explicit(&s->loose, x, memory_order_release);
+static void push_droppable(lb_lru *s, lb_lru_item *x) {
+  x->next = atomic_load_explicit(&s->droppable, memory_order_relaxed);
+  atomic_store_explicit(&s->droppable, x, memory_order_release);
 }
 
 static void retire(lb_lru *s, lb_lru_item *x) {
   s->stats.retired_bytes += x->bytes;
   s->stats.retired++;
-  x->placed = lb_epochs_next(&s->epochs);
+  x->stamp = lb_epochs_next(&s->epochs);
   x->next = NULL;
-  if (s->last_gone) {
-    s->last_gone->next = x;
+  if (s->last_retired) {
+    s->last_retired->next = x;
   } else {
-    s->first_gone = x;
-    atomic_store_explicit(&s->gone, x->placed, memory_order_release);
+    s->first_retired = x;
+    atomic_store_explicit(&s->retired_stamp, x->stamp, memory_order_release);
   }
-  s->last_gone = x;
+  s->last_retired = x;
 }
 
-static void take_off(lb_lru *s, lb_lru_item *x) {
+static void remove_item(lb_lru *s, lb_lru_item *x) {
   unlink_item(s, x);
   s->stats.bytes -= x->bytes;
   s->stats.items--;
-  if (x->counted) {
-    loosen(s, x);
+  if (x->refcounted) {
+    push_droppable(s, x);
   } else {
     retire(s, x);
   }
 }
 
 static void evict(lb_lru *s) {
-  lb_lru_item *x = least_used(s);
+  lb_lru_item *x = choose_victim(s);
   x->hide(x);
-  take_off(s, x);
+  remove_item(s, x);
   s->stats.evictions++;
 }
 
-// Takes those that may be dropped off the list of retired ones. Who leaves
-// looks at `gone` afterwards, and who sets it looks at who is inside afterwards
-// (again in lb_lru_collect): one of the two sees the other, and nothing is
-// left over.
-static lb_lru_item *take_gone(lb_lru *s) {
-  lb_lru_item *first = s->first_gone, **end = &s->first_gone;
+// Removes the items that may be dropped from the list of retired ones. A thread
+// that leaves reads `retired_stamp` afterwards, and a thread that sets it reads
+// the cells afterwards (again in lb_lru_collect): at least one of the two sees
+// the other, so no item is left behind.
+static lb_lru_item *take_unused(lb_lru *s) {
+  lb_lru_item *first = s->first_retired, **end = &s->first_retired;
   uint64_t oldest = first ? lb_epochs_oldest(&s->epochs) : 0;
-  while (*end && (*end)->placed < oldest) {
+  while (*end && (*end)->stamp < oldest) {
     s->stats.retired_bytes -= (*end)->bytes;
     s->stats.retired--;
     end = &(*end)->next;
   }
-  lb_lru_item *left = *end;
+  lb_lru_item *remaining = *end;
   *end = NULL;
-  if (first == left) first = NULL;
-  s->first_gone = left;
-  if (!left) s->last_gone = NULL;
-  atomic_exchange(&s->gone, left ? left->placed : 0);
+  if (first == remaining) first = NULL;
+  s->first_retired = remaining;
+  if (!remaining) s->last_retired = NULL;
+  atomic_exchange(&s->retired_stamp, remaining ? remaining->stamp : 0);
   return first;
 }
 
@@ -119,54 +120,54 @@ static void drop_all(lb_lru_item *x) {
   }
 }
 
-static lb_lru_item *take_loose(lb_lru *s) {
-  return atomic_exchange_explicit(&s->loose, NULL, memory_order_acquire);
+static lb_lru_item *take_droppable(lb_lru *s) {
+  return atomic_exchange_explicit(&s->droppable, NULL, memory_order_acquire);
 }
 
-// True if some was retired: then there may be more.
+// Returns true if a retired item was dropped: then there may be more.
 static bool collect_once(lb_lru *s) {
-  if (!atomic_load_explicit(&s->gone, memory_order_acquire) &&
-      !atomic_load_explicit(&s->loose, memory_order_acquire))
+  if (!atomic_load_explicit(&s->retired_stamp, memory_order_acquire) &&
+      !atomic_load_explicit(&s->droppable, memory_order_acquire))
     return false;
   lb_lock_take(&s->lock);
-  lb_lru_item *gone = take_gone(s), *loose = take_loose(s);
+  lb_lru_item *retired = take_unused(s), *droppable = take_droppable(s);
   lb_lock_give(&s->lock);
-  bool some = gone != NULL;
-  drop_all(gone);
-  drop_all(loose);
-  return some;
+  bool dropped_retired = retired != NULL;
+  drop_all(retired);
+  drop_all(droppable);
+  return dropped_retired;
 }
 
 void lb_lru_collect(lb_lru *s) {
   while (collect_once(s)) continue;
 }
 
-// Only a run that entered before something was retired can have held it up.
+// Only a run that entered before an item was retired can have kept it alive.
 static void collect_since(lb_lru *s, uint64_t at) {
-  if (atomic_load_explicit(&s->gone, memory_order_acquire) >= at)
+  if (atomic_load_explicit(&s->retired_stamp, memory_order_acquire) >= at)
     lb_lru_collect(s);
 }
 
-void lb_lru_refresh(lb_lru *s, lb_epoch_reader *stay) {
+void lb_lru_refresh(lb_lru *s, lb_epoch_reader *reader) {
   if (!s) return;
-  uint64_t at = stay->at;
-  lb_epochs_refresh(&s->epochs, stay);
-  if (stay->at != at) collect_since(s, at);
+  uint64_t at = reader->at;
+  lb_epochs_refresh(&s->epochs, reader);
+  if (reader->at != at) collect_since(s, at);
 }
 
-void lb_lru_leave(lb_lru *s, lb_epoch_reader *stay) {
+void lb_lru_leave(lb_lru *s, lb_epoch_reader *reader) {
   if (!s) return;
-  uint64_t at = stay->at;
-  lb_epochs_leave(&s->epochs, stay);
+  uint64_t at = reader->at;
+  lb_epochs_leave(&s->epochs, reader);
   collect_since(s, at);
 }
 
-// -- the whole ----------------------------------------------------------------
+// -- lifetime and statistics -------------------------------------------------
 
 void lb_lru_fini(lb_lru *s) {
   while (s->last) evict(s);
-  drop_all(take_gone(s));
-  drop_all(take_loose(s));
+  drop_all(take_unused(s));
+  drop_all(take_droppable(s));
   lb_lock_fini(&s->lock);
 }
 
@@ -193,7 +194,7 @@ void lb_lru_count(lb_lru *s, lb_lru_stats *out) {
 bool lb_lru_try_put(lb_lru *s, lb_lru_item *x) {
   if (x->bytes > s->stats.capacity) return false;
   while (s->stats.bytes > s->stats.capacity - x->bytes) evict(s);
-  x->placed = lb_epochs_next(&s->epochs);
+  x->stamp = lb_epochs_next(&s->epochs);
   push_first(s, x);
   s->stats.bytes += x->bytes;
   s->stats.items++;
@@ -201,7 +202,7 @@ bool lb_lru_try_put(lb_lru *s, lb_lru_item *x) {
   return true;
 }
 
-void lb_lru_take_off(lb_lru *s, lb_lru_item *x) { take_off(s, x); }
+void lb_lru_remove(lb_lru *s, lb_lru_item *x) { remove_item(s, x); }
 
 void lb_lru_resize(lb_lru *s, lb_lru_item *x, uint64_t bytes) {
   s->stats.bytes += bytes - x->bytes;
@@ -209,8 +210,8 @@ void lb_lru_resize(lb_lru *s, lb_lru_item *x, uint64_t bytes) {
   while (s->stats.bytes > s->stats.capacity) evict(s);
 }
 
-void lb_lru_move_up(lb_lru *s, lb_lru_item *x) {
+void lb_lru_touch(lb_lru *s, lb_lru_item *x) {
   unlink_item(s, x);
   push_first(s, x);
-  x->placed = atomic_load_explicit(&s->epochs.now, memory_order_relaxed);
+  x->stamp = atomic_load_explicit(&s->epochs.now, memory_order_relaxed);
 }

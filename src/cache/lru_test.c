@@ -1,5 +1,5 @@
-// cache/lru_test.c -- who is evicted, and when what was evicted goes.
-// clang-format off
+// cache/lru_test.c -- which items are evicted, and when evicted items are
+// dropped.
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -23,9 +23,11 @@ typedef struct thing {
 static void hide(lb_lru_item *x) { ((thing *)x)->hidden++; }
 static void drop(lb_lru_item *x) { ((thing *)x)->dropped++; }
 
-static bool put_so(lb_lru *s, thing *t, uint64_t bytes, bool counted) {
-  *t = (thing){
-      .item = {.bytes = bytes, .hide = hide, .drop = drop, .counted = counted}};
+static bool put_item(lb_lru *s, thing *t, uint64_t bytes, bool refcounted) {
+  *t = (thing){.item = {.bytes = bytes,
+                        .hide = hide,
+                        .drop = drop,
+                        .refcounted = refcounted}};
   t->item.used = &t->used;
   lb_lock_take(&s->lock);
   bool put = lb_lru_try_put(s, &t->item);
@@ -35,14 +37,14 @@ static bool put_so(lb_lru *s, thing *t, uint64_t bytes, bool counted) {
 }
 
 static bool put(lb_lru *s, thing *t, uint64_t bytes) {
-  return put_so(s, t, bytes, false);
+  return put_item(s, t, bytes, false);
 }
 
 static void use(lb_lru *s, thing *t) {
-  lb_epoch_reader stay = {0};
-  lb_lru_enter(s, &stay);
-  lb_lru_use(&t->used, stay.at);
-  lb_lru_leave(s, &stay);
+  lb_epoch_reader reader = {0};
+  lb_lru_enter(s, &reader);
+  lb_lru_use(&t->used, reader.at);
+  lb_lru_leave(s, &reader);
 }
 
 static void init(lb_lru *s, uint64_t capacity) {
@@ -55,7 +57,7 @@ static lb_lru_stats count(lb_lru *s) {
   return stats;
 }
 
-static void the_least_recently_used_goes(void **state) {
+static void the_least_recently_used_is_evicted(void **state) {
   (void)state;
   lb_lru s;
   thing t[5];
@@ -64,10 +66,10 @@ static void the_least_recently_used_goes(void **state) {
   use(&s, &t[0]);
   use(&s, &t[2]);
   assert_true(put(&s, &t[4], 20));
-  const int gone[] = {0, 1, 0, 1, 0};
+  const int evicted[] = {0, 1, 0, 1, 0};
   for (int i = 0; i < 5; i++) {
-    assert_int_equal(t[i].hidden, gone[i]);
-    assert_int_equal(t[i].dropped, gone[i]);
+    assert_int_equal(t[i].hidden, evicted[i]);
+    assert_int_equal(t[i].dropped, evicted[i]);
   }
   assert_int_equal(count(&s).bytes, 40);
   assert_int_equal(count(&s).items, 3);
@@ -77,8 +79,8 @@ static void the_least_recently_used_goes(void **state) {
   for (int i = 0; i < 5; i++) assert_int_equal(t[i].dropped, 1);
 }
 
-// The use of 0 is older than that of the others, though all were used.
-static void among_used_ones_the_oldest_use_decides(void **state) {
+// All four were used, but item 2 first.
+static void the_oldest_use_is_evicted_first(void **state) {
   (void)state;
   lb_lru s;
   thing t[6];
@@ -112,7 +114,7 @@ static void shrinking_evicts_just_enough(void **state) {
   lb_lru_fini(&s);
 }
 
-static void what_grows_evicts_others_or_itself(void **state) {
+static void growing_evicts_others_or_the_item_itself(void **state) {
   (void)state;
   lb_lru s;
   thing t[2];
@@ -131,57 +133,57 @@ static void what_grows_evicts_others_or_itself(void **state) {
   lb_lru_fini(&s);
 }
 
-typedef struct seen_thing {  // by a run that comes while it is hidden
+typedef struct seen_thing {  // found by a run that enters while it is hidden
   thing t;
   lb_lru *lru;
-  lb_epoch_reader stay;
+  lb_epoch_reader reader;
 } seen_thing;
 
-static void hide_late(lb_lru_item *x) {
+static void hide_after_enter(lb_lru_item *x) {
   seen_thing *t = (seen_thing *)x;
-  lb_lru_enter(t->lru, &t->stay);
+  lb_lru_enter(t->lru, &t->reader);
   t->t.hidden++;
 }
 
-// A run that entered before it was hidden may have found it.
-static void what_is_evicted_is_hidden_before_it_is_retired(void **state) {
+// A run that entered before the item was hidden may have found it.
+static void evicted_items_are_hidden_before_they_are_retired(void **state) {
   (void)state;
   lb_lru s;
   seen_thing seen = {.lru = &s};
   thing other;
   init(&s, 10);
   put(&s, &seen.t, 10);
-  seen.t.item.hide = hide_late;
+  seen.t.item.hide = hide_after_enter;
   put(&s, &other, 10);
   assert_int_equal(seen.t.hidden, 1);
   assert_int_equal(seen.t.dropped, 0);
-  lb_lru_leave(&s, &seen.stay);
+  lb_lru_leave(&s, &seen.reader);
   assert_int_equal(seen.t.dropped, 1);
   lb_lru_fini(&s);
 }
 
-// Those for which there is no cell count as all others do, whichever it is.
-static void runs_without_a_cell_hold_what_they_use(void **state) {
+// Readers without a cell count like all others, whichever leaves last.
+static void readers_without_a_cell_keep_items_alive(void **state) {
   (void)state;
   enum { ALL = LB_EPOCH_CELLS + 3 };
   for (int last = 0; last < ALL; last++) {
     lb_lru s;
     thing t[2];
-    lb_epoch_reader stays[ALL] = {{0}};
+    lb_epoch_reader readers[ALL] = {{0}};
     init(&s, 10);
     put(&s, &t[0], 10);
-    for (int i = 0; i < ALL; i++) lb_lru_enter(&s, &stays[i]);
+    for (int i = 0; i < ALL; i++) lb_lru_enter(&s, &readers[i]);
     put(&s, &t[1], 10);
     for (int i = 0; i < ALL; i++)
-      if (i != last) lb_lru_leave(&s, &stays[i]);
+      if (i != last) lb_lru_leave(&s, &readers[i]);
     assert_int_equal(t[0].dropped, 0);
-    lb_lru_leave(&s, &stays[last]);
+    lb_lru_leave(&s, &readers[last]);
     assert_int_equal(t[0].dropped, 1);
     lb_lru_fini(&s);
   }
 }
 
-static void nothing_in_use_is_dropped(void **state) {
+static void items_in_use_are_not_dropped(void **state) {
   (void)state;
   lb_lru s;
   thing t[3];
@@ -196,7 +198,7 @@ static void nothing_in_use_is_dropped(void **state) {
   lb_lru_enter(&s, &late);
   put(&s, &t[2], 10);
   lb_lru_leave(&s, &early);
-  assert_int_equal(t[0].dropped, 1);  // late entered when it was hidden
+  assert_int_equal(t[0].dropped, 1);  // `late` entered after it was hidden
   assert_int_equal(t[1].dropped, 0);
   lb_lru_refresh(&s, &late);
   assert_int_equal(t[1].dropped, 1);
@@ -205,65 +207,65 @@ static void nothing_in_use_is_dropped(void **state) {
   lb_lru_fini(&s);
 }
 
-static void what_is_counted_waits_for_no_run(void **state) {
+static void refcounted_items_are_dropped_immediately(void **state) {
   (void)state;
   lb_lru s;
   thing t[3];
-  lb_epoch_reader stay = {0};
+  lb_epoch_reader reader = {0};
   init(&s, 10);
-  put_so(&s, &t[0], 10, true);
-  lb_lru_enter(&s, &stay);
+  put_item(&s, &t[0], 10, true);
+  lb_lru_enter(&s, &reader);
   put(&s, &t[1], 10);
   assert_int_equal(t[0].hidden, 1);
   assert_int_equal(t[0].dropped, 1);
-  put_so(&s, &t[2], 10, true);
+  put_item(&s, &t[2], 10, true);
   assert_int_equal(t[1].dropped, 0);
   lb_lru_set_capacity(&s, 5);
   assert_int_equal(t[2].dropped, 1);
   assert_int_equal(t[1].dropped, 0);
-  lb_lru_leave(&s, &stay);
+  lb_lru_leave(&s, &reader);
   assert_int_equal(t[1].dropped, 1);
   lb_lru_fini(&s);
 }
 
-static void any_number_of_runs_is_inside(void **state) {
+static void any_number_of_runs_may_be_inside(void **state) {
   (void)state;
   lb_lru s;
   thing t[2];
-  static lb_epoch_reader stays[3 * LB_EPOCH_CELLS];
-  memset(stays, 0, sizeof stays);
+  static lb_epoch_reader readers[3 * LB_EPOCH_CELLS];
+  memset(readers, 0, sizeof readers);
   init(&s, 10);
   put(&s, &t[0], 10);
-  for (int i = 0; i < 3 * LB_EPOCH_CELLS; i++) lb_lru_enter(&s, &stays[i]);
+  for (int i = 0; i < 3 * LB_EPOCH_CELLS; i++) lb_lru_enter(&s, &readers[i]);
   put(&s, &t[1], 10);
   for (int i = 3 * LB_EPOCH_CELLS; i-- > 0;) {
     assert_int_equal(t[0].dropped, 0);
-    lb_lru_leave(&s, &stays[i]);
+    lb_lru_leave(&s, &readers[i]);
   }
   assert_int_equal(t[0].dropped, 1);
   lb_lru_fini(&s);
 }
 
-// Stays that a fork left behind hold nothing up in the child, and neither
-// does the one that forked, until it refreshes.
-static void a_child_is_not_held_up_by_runs_of_its_parent(void **state) {
+// Readers of the parent keep nothing alive in the child, and neither does the
+// one that forked, until it refreshes.
+static void runs_of_the_parent_keep_nothing_alive_in_a_child(void **state) {
   (void)state;
   lb_lru s;
   thing t[3];
-  static lb_epoch_reader stays[2 * LB_EPOCH_CELLS];
-  memset(stays, 0, sizeof stays);
+  static lb_epoch_reader readers[2 * LB_EPOCH_CELLS];
+  memset(readers, 0, sizeof readers);
   init(&s, 10);
   put(&s, &t[0], 10);
-  for (int i = 0; i < 2 * LB_EPOCH_CELLS; i++) lb_lru_enter(&s, &stays[i]);
+  for (int i = 0; i < 2 * LB_EPOCH_CELLS; i++) lb_lru_enter(&s, &readers[i]);
   pid_t pid = fork();
   if (pid == 0) {
     put(&s, &t[1], 10);
     bool fine = t[0].dropped == 1;
-    lb_lru_refresh(&s, &stays[0]);
+    lb_lru_refresh(&s, &readers[0]);
     put(&s, &t[2], 10);
     fine = fine && t[1].dropped == 0;
-    lb_lru_leave(&s, &stays[0]);
-    lb_lru_leave(&s, &stays[2 * LB_EPOCH_CELLS - 1]);
+    lb_lru_leave(&s, &readers[0]);
+    lb_lru_leave(&s, &readers[2 * LB_EPOCH_CELLS - 1]);
     _exit(fine && t[1].dropped == 1 ? 0 : 1);
   }
   int status;
@@ -271,23 +273,23 @@ static void a_child_is_not_held_up_by_runs_of_its_parent(void **state) {
   assert_int_equal(status, 0);
   put(&s, &t[1], 10);
   assert_int_equal(t[0].dropped, 0);
-  for (int i = 0; i < 2 * LB_EPOCH_CELLS; i++) lb_lru_leave(&s, &stays[i]);
+  for (int i = 0; i < 2 * LB_EPOCH_CELLS; i++) lb_lru_leave(&s, &readers[i]);
   assert_int_equal(t[0].dropped, 1);
   lb_lru_fini(&s);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_least_recently_used_goes),
-      cmocka_unit_test(among_used_ones_the_oldest_use_decides),
+      cmocka_unit_test(the_least_recently_used_is_evicted),
+      cmocka_unit_test(the_oldest_use_is_evicted_first),
       cmocka_unit_test(shrinking_evicts_just_enough),
-      cmocka_unit_test(what_grows_evicts_others_or_itself),
-      cmocka_unit_test(nothing_in_use_is_dropped),
-      cmocka_unit_test(what_is_evicted_is_hidden_before_it_is_retired),
-      cmocka_unit_test(runs_without_a_cell_hold_what_they_use),
-      cmocka_unit_test(what_is_counted_waits_for_no_run),
-      cmocka_unit_test(any_number_of_runs_is_inside),
-      cmocka_unit_test(a_child_is_not_held_up_by_runs_of_its_parent),
+      cmocka_unit_test(growing_evicts_others_or_the_item_itself),
+      cmocka_unit_test(items_in_use_are_not_dropped),
+      cmocka_unit_test(evicted_items_are_hidden_before_they_are_retired),
+      cmocka_unit_test(readers_without_a_cell_keep_items_alive),
+      cmocka_unit_test(refcounted_items_are_dropped_immediately),
+      cmocka_unit_test(any_number_of_runs_may_be_inside),
+      cmocka_unit_test(runs_of_the_parent_keep_nothing_alive_in_a_child),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,11 @@
 // cache/retire_test.c -- the order of publishing and retiring: a kernel is
-// taken out of its slot before the epoch is stamped from which on it may be
-// freed. Runs that enter in between, or that look in between, must never hold
-// code that is released.
+// removed from its slot before the epoch is stamped after which it may be
+// freed. Runs that enter or load the slot in between must never hold released
+// code.
 //
-// The linker puts the functions below in the place of lb_lru_take_off, which
-// takes the stamp (see CMakeLists.txt): so a test looks at the slot at exactly
-// that moment. Runs under TSan in scripts/test.
-// clang-format off
+// The linker replaces lb_lru_remove, which takes the stamp, by the functions
+// below (see CMakeLists.txt), so that a test can read the slot at exactly that
+// moment. Runs under TSan in scripts/test.
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -22,16 +21,17 @@
 
 #define BYTES 1000
 
-// -- a run before and after the stamp -----------------------------------------
+// -- a run before and after the stamp ----------------------------------------
 
-// Nobody calls it. Static in tests, as it is released when slots go.
+// Never called. Static in tests, because it is released when the slots are
+// freed.
 typedef struct code {
   lb_exec base;
   atomic_bool released;
 } code;
 
 typedef struct reader {
-  lb_epoch_reader stay;
+  lb_epoch_reader epoch;
   const code *seen;
 } reader;
 
@@ -39,35 +39,34 @@ static struct {
   lb_slots slots;
   lb_lru lru;
   lb_slot *slot;
-  bool look;  // readers enter around the stamp
+  bool watch;  // readers enter before and after the stamp
   reader before, after;
-  bool yield;  // other threads run then
+  bool yield;  // yield to other threads after it
 } all;
 
 static void enter(reader *r) {
-  lb_lru_enter(&all.lru, &r->stay);
+  lb_lru_enter(&all.lru, &r->epoch);
   r->seen = (const code *)lb_slot_kernel(all.slot);
 }
 
-static void leave(reader *r) { lb_lru_leave(&all.lru, &r->stay); }
+static void leave(reader *r) { lb_lru_leave(&all.lru, &r->epoch); }
 
-void __real_lb_lru_take_off(lb_lru *s, lb_lru_item *item);
-void __wrap_lb_lru_take_off(lb_lru *s, lb_lru_item *item);
-void __wrap_lb_lru_take_off(lb_lru *s, lb_lru_item *item) {
-  if (all.look) enter(&all.before);
-  __real_lb_lru_take_off(s, item);
-  if (all.look) enter(&all.after);
+void __real_lb_lru_remove(lb_lru *s, lb_lru_item *item);
+void __wrap_lb_lru_remove(lb_lru *s, lb_lru_item *item);
+void __wrap_lb_lru_remove(lb_lru *s, lb_lru_item *item) {
+  if (all.watch) enter(&all.before);
+  __real_lb_lru_remove(s, item);
+  if (all.watch) enter(&all.after);
   for (int i = 0; all.yield && i < 8; i++) sched_yield();
 }
 
-// -- slots
-// ---------------------------------------------------------------------
+// -- slots -------------------------------------------------------------------
 
 static void release(lb_exec *c) { atomic_store(&((code *)c)->released, true); }
 
 static void release_and_free(lb_exec *c) {
   release(c);
-  free(c);  // TSan and ASan find a run that still looks at it
+  free(c);  // TSan and ASan detect a run that still uses it
 }
 
 static bool publish(code *c, void (*how)(lb_exec *exec)) {
@@ -101,47 +100,48 @@ static int teardown(void **state) {
   return 0;
 }
 
-// What a run that is inside has loaded is not released before it leaves.
+// Code that a run has loaded is not released before the run leaves.
 static void expect_alive(const reader *r) {
   if (r->seen) assert_false(atomic_load(&r->seen->released));
 }
 
 static void a_kernel_is_replaced_before_it_is_retired(void **state) {
   (void)state;
-  static code former, later;
-  assert_true(publish(&former, release));
-  all.look = true;
-  assert_true(publish(&later, release));
-  all.look = false;
+  static code previous, current;
+  assert_true(publish(&previous, release));
+  all.watch = true;
+  assert_true(publish(&current, release));
+  all.watch = false;
   lb_lru_collect(&all.lru);
-  assert_ptr_equal(all.before.seen, &later);
-  assert_ptr_equal(all.after.seen, &later);
-  leave(&all.before);  // the one that holds the former up, having come before
+  assert_ptr_equal(all.before.seen, &current);
+  assert_ptr_equal(all.after.seen, &current);
+  leave(&all.before);  // keeps the previous one alive, as it entered before the
+                       // stamp
   expect_alive(&all.after);
-  assert_true(atomic_load(&former.released));
+  assert_true(atomic_load(&previous.released));
   leave(&all.after);
-  assert_false(atomic_load(&later.released));
+  assert_false(atomic_load(&current.released));
 }
 
 static void a_kernel_is_withdrawn_before_it_is_retired(void **state) {
   (void)state;
-  static code former;
-  assert_true(publish(&former, release));
-  all.look = true;
+  static code previous;
+  assert_true(publish(&previous, release));
+  all.watch = true;
   lb_slots_withdraw(&all.slots, all.slot);
-  all.look = false;
+  all.watch = false;
   lb_lru_collect(&all.lru);
   assert_null(all.before.seen);
   assert_null(all.after.seen);
-  assert_false(atomic_load(&former.released));
+  assert_false(atomic_load(&previous.released));
   leave(&all.before);
-  assert_true(atomic_load(&former.released));
+  assert_true(atomic_load(&previous.released));
   leave(&all.after);
 }
 
-// A run that was there before holds up what it may have loaded, and a run that
-// came after holds nothing up.
-static void a_run_holds_what_was_there_when_it_entered(void **state) {
+// A run that entered before keeps alive what it may have loaded, and a run that
+// entered after keeps nothing alive.
+static void a_run_keeps_alive_what_it_may_have_loaded(void **state) {
   (void)state;
   static code codes[3];
   reader early = {.seen = NULL}, late = {.seen = NULL};
@@ -161,8 +161,7 @@ static void a_run_holds_what_was_there_when_it_entered(void **state) {
   assert_false(atomic_load(&codes[2].released));
 }
 
-// -- many at once
-// ---------------------------------------------------------------
+// -- many at once ------------------------------------------------------------
 
 #define READERS 6
 #define PUBLISHED 2000
@@ -209,7 +208,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(a_kernel_is_replaced_before_it_is_retired),
       TEST(a_kernel_is_withdrawn_before_it_is_retired),
-      TEST(a_run_holds_what_was_there_when_it_entered),
+      TEST(a_run_keeps_alive_what_it_may_have_loaded),
       TEST(no_run_holds_released_code),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

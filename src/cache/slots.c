@@ -1,4 +1,4 @@
-// cache/slots.c -- slots by spec and facts.
+// cache/slots.c -- the table of slots, by spec and facts.
 #include "cache/slots.h"
 
 #include <stdio.h>
@@ -53,7 +53,8 @@ static lb_status insert(lb_slots *s, const lb_slot_key *key,
   return st;
 }
 
-// *out is NULL if there is none, and none is made where it would be empty.
+// *out is NULL if there is no slot and a new one would have no kernel, unless
+// `may_be_empty`.
 static lb_status find(lb_slots *s, const lb_slot_key *key, bool may_be_empty,
                       lb_slot **out) {
   *out = lb_map_get(&s->map, key, sizeof *key);
@@ -72,17 +73,17 @@ static lb_slot_key key_of(const lb_spec *spec, const lb_facts *facts) {
   return key;
 }
 
-void *lb_slots_attach(lb_slots *s, _Atomic(void *) *place, size_t size) {
-  void *there = atomic_load_explicit(place, memory_order_acquire);
-  if (there) return there;
-  void *made = calloc(1, size);
-  if (!made) return NULL;
-  if (!atomic_compare_exchange_strong(place, &there, made)) {
-    free(made);
-    return there;
+void *lb_slots_attach(lb_slots *s, _Atomic(void *) *field, size_t size) {
+  void *existing = atomic_load_explicit(field, memory_order_acquire);
+  if (existing) return existing;
+  void *block = calloc(1, size);
+  if (!block) return NULL;
+  if (!atomic_compare_exchange_strong(field, &existing, block)) {
+    free(block);
+    return existing;
   }
   atomic_fetch_add_explicit(&s->attached, size, memory_order_relaxed);
-  return made;
+  return block;
 }
 
 const char *lb_slot_text(const lb_slot *slot, char *buf, size_t cap) {
@@ -113,16 +114,16 @@ void lb_slot_emit(lb_hub *hub, const lb_slot *slot, const lb_event *e,
   put_text(hub, users ? users : LB_HUB_ALL, slot, e, before);
 }
 
-// -- users
-// ---------------------------------------------------------------------
+// -- users -------------------------------------------------------------------
 
-#define NAMELESS (UINT64_C(1) << 63)  // the bit of a user that has none
+#define ANONYMOUS (UINT64_C(1) << 63)  // the bit of an anonymous user
 
 static uint64_t bit_of(lb_slot_user user) {
-  return user.bit ? user.bit : NAMELESS;
+  return user.bit ? user.bit : ANONYMOUS;
 }
 
-// `before`: users until now. Each hears of what it wants for the first time.
+// Makes the slot wanted. `before`: the users until now; a new user gets an
+// event.
 static void want(lb_slots *s, lb_slot_user user, lb_slot *slot,
                  uint64_t before) {
   static const lb_event e = {.kind = LB_EVENT_KERNEL_REQUESTED,
@@ -132,7 +133,7 @@ static void want(lb_slots *s, lb_slot_user user, lb_slot *slot,
     put_text(s->hub, user.bit, slot, &e, "");
 }
 
-// True if the bit was not there.
+// Returns true if the bit was not set.
 static bool add_bit(_Atomic uint64_t *bits, uint64_t bit) {
   return !(atomic_load_explicit(bits, memory_order_relaxed) & bit) &&
          !(atomic_fetch_or(bits, bit) & bit);
@@ -168,7 +169,7 @@ static void raise_ahead(lb_slot *slot, lb_ahead ahead) {
 }
 
 bool lb_slot_wants_variants(const lb_slot *slot, lb_slot_user user) {
-  return !(atomic_load_explicit(&slot->coming, memory_order_relaxed) &
+  return !(atomic_load_explicit(&slot->expected, memory_order_relaxed) &
            bit_of(user)) ||
          atomic_load_explicit(&slot->ahead, memory_order_relaxed) <
              (int)user.ahead;
@@ -177,7 +178,7 @@ bool lb_slot_wants_variants(const lb_slot *slot, lb_slot_user user) {
 static void want_one(lb_slots *s, lb_slot_user user, lb_slot *slot) {
   uint64_t before = lb_slot_users(slot);
   raise_ahead(slot, user.ahead);
-  add_bit(&slot->coming, bit_of(user));
+  add_bit(&slot->expected, bit_of(user));
   want(s, user, slot, before);
 }
 
@@ -186,24 +187,24 @@ void lb_slots_want_variants(lb_slots *s, lb_slot_user user, lb_slot *slot,
   if (!lb_slot_wants_variants(slot, user)) return;
   want_one(s, user, slot);
   for (int i = 0; i < n; i++) want_one(s, user, variants[i]);
-  atomic_store(&s->more_coming, true);
+  atomic_store(&s->more_expected, true);
 }
 
 void lb_slots_expect(lb_slots *s, lb_slot_user user, lb_slot *slot) {
   raise_ahead(slot, user.ahead);
   lb_slots_adopt(s, user, slot);
-  atomic_store(&s->more_coming, true);
+  atomic_store(&s->more_expected, true);
 }
 
-// Another user may come at the same time: whichever of the two writes `wanted`
+// Another user may be added concurrently: whichever of the two stores `wanted`
 // last, it ends up true.
 static void forget_one(lb_slot *slot, uint64_t bit) {
   atomic_fetch_and(&slot->planned, ~bit);
-  atomic_fetch_and(&slot->coming, ~bit);
+  atomic_fetch_and(&slot->expected, ~bit);
   if (lb_slot_users(slot)) return;
   atomic_store(&slot->ahead, LB_AHEAD_UNKNOWN);
   atomic_store(&slot->wanted, false);
-  if (atomic_load(&slot->planned) | atomic_load(&slot->coming))
+  if (atomic_load(&slot->planned) | atomic_load(&slot->expected))
     atomic_store(&slot->wanted, true);
 }
 
@@ -250,33 +251,34 @@ lb_slot *lb_slots_at(lb_slots *s, size_t i) {
   return slot;
 }
 
-// -- compiled kernels ---------------------------------------------------------
+// -- compiled kernels --------------------------------------------------------
 
 typedef struct lb_slot_item {
   lb_lru_item base;
-  lb_slot *slot;    // borrowed, as the slots; not looked at any more once it is
-  lb_slots *slots;  // retired
+  lb_slot *slot;    // borrowed; not used once the item is retired
+  lb_slots *slots;  // borrowed; likewise
   lb_exec *exec;    // owned
-} item;
+} slot_item;
 
-// Runs that have begun before may yet find that nothing lacks, but they say so
-// of the number that they began with.
-static void have_reviewed(lb_slots *s) {
+// Runs that started before may still find that nothing is pending, but they
+// record the counter that they started with.
+static void request_review(lb_slots *s) {
   atomic_fetch_add_explicit(&s->reviews, 1, memory_order_release);
 }
 
-static void go_back(lb_slots *s, lb_slot *slot) {
+static void revert(lb_slots *s, lb_slot *slot) {
   lb_trial *trial = lb_slot_trial(slot);
   slot->item = NULL;
   if (trial) lb_trial_end(trial);
   lb_slot_publish(slot, lb_slot_builtin(slot),
                   slot->in_pack ? LB_TIER_PACK : LB_TIER_REFERENCE);
-  have_reviewed(s);
+  request_review(s);
 }
 
-// Runs that look again see that it was evicted, and want it.
+// Runs that use the slot again see that its kernel was evicted, and make it
+// wanted.
 static void hide(lb_lru_item *base) {
-  const item *x = (item *)base;
+  const slot_item *x = (slot_item *)base;
   lb_slot *slot = x->slot;
   lb_event e = {.kind = LB_EVENT_KERNEL_EVICTED,
                 .reason = LB_REASON_BUDGET,
@@ -284,49 +286,50 @@ static void hide(lb_lru_item *base) {
   x->slots->evictions++;
   atomic_fetch_add_explicit(&slot->evicted, 1, memory_order_relaxed);
   atomic_store_explicit(&slot->wanted, false, memory_order_relaxed);
-  go_back(x->slots, slot);
+  revert(x->slots, slot);
   lb_slot_emit(x->slots->hub, slot, &e, "%s", "");
 }
 
 static void drop(lb_lru_item *base) {
-  item *x = (item *)base;
+  slot_item *x = (slot_item *)base;
   lb_exec_release(x->exec);
   free(x);
 }
 
-static item *new_item(lb_slots *s, lb_slot *slot, const lb_slot_code *code) {
-  item *x = malloc(sizeof *x);
+static slot_item *new_item(lb_slots *s, lb_slot *slot,
+                           const lb_slot_code *code) {
+  slot_item *x = malloc(sizeof *x);
   if (!x) return NULL;
-  *x = (item){.base = {.bytes = code->exec->bytes + sizeof *x,
-                       .used = &slot->used,
-                       .hide = hide,
-                       .drop = drop},
-              .slot = slot,
-              .slots = s,
-              .exec = code->exec};
+  *x = (slot_item){.base = {.bytes = code->exec->bytes + sizeof *x,
+                            .used = &slot->used,
+                            .hide = hide,
+                            .drop = drop},
+                   .slot = slot,
+                   .slots = s,
+                   .exec = code->exec};
   return x;
 }
 
-// The former kernel is hidden by the one that comes in its place. `trial` is
-// made ready; NULL: the kernel is not on trial.
-static bool put(lb_slots *s, lb_slot *slot, item *x, const lb_slot_code *code,
-                lb_trial *trial) {
-  item *former = slot->item;
+// The previous kernel is hidden by publishing the new one. `trial` is prepared;
+// NULL: the kernel is not on trial.
+static bool put(lb_slots *s, lb_slot *slot, slot_item *x,
+                const lb_slot_code *code, lb_trial *trial) {
+  slot_item *previous = slot->item;
   lb_lru *lru = s->lru;
   if (x->base.bytes > lru->stats.capacity) return false;
   slot->item = x;
   lb_slot_publish(slot, code->exec, code->tier);
   if (trial) {
     lb_trial_open(trial);
-    have_reviewed(s);
+    request_review(s);
   }
-  if (former) lb_lru_take_off(lru, &former->base);
+  if (previous) lb_lru_remove(lru, &previous->base);
   return lb_lru_try_put(lru, &x->base);
 }
 
 lb_status lb_slots_publish(lb_slots *s, lb_slot *slot, const lb_slot_code *code,
                            bool *kept) {
-  item *x = new_item(s, slot, code);
+  slot_item *x = new_item(s, slot, code);
   size_t bytes = code->exec->bytes;
   lb_trial *trial = NULL;
   *kept = false;
@@ -353,23 +356,23 @@ lb_status lb_slots_publish(lb_slots *s, lb_slot *slot, const lb_slot_code *code,
 void lb_slots_withdraw(lb_slots *s, lb_slot *slot) {
   if (!s->lru) return;
   lb_lock_take(&s->lru->lock);
-  item *former = slot->item;
-  if (former) {
-    go_back(s, slot);
-    lb_lru_take_off(s->lru, &former->base);
+  slot_item *previous = slot->item;
+  if (previous) {
+    revert(s, slot);
+    lb_lru_remove(s->lru, &previous->base);
   }
   lb_lock_give(&s->lru->lock);
-  if (former) lb_lru_collect(s->lru);
+  if (previous) lb_lru_collect(s->lru);
 }
 
-bool lb_slots_keep(lb_slots *s) {
+bool lb_slots_has_capacity(lb_slots *s) {
   return s->lru && lb_lru_capacity(s->lru) > 0;
 }
 
-// -- asking -------------------------------------------------------------------
+// -- statistics and explanations ---------------------------------------------
 
-// What compiled kernels there are is the shelf's to say; the two locks are
-// taken one after the other.
+// Compiled kernels are guarded by the lock of the lb_lru; the two locks are
+// taken one after the other, never both.
 static void count_kernels(lb_slots *s, lb_slots_stats *out) {
   lb_slot *slot;
   for (size_t i = 0; (slot = lb_slots_at(s, i)); i++) {
@@ -394,7 +397,7 @@ void lb_slots_count(lb_slots *s, lb_slots_stats *out) {
   if (s->lru) count_kernels(s, out);
 }
 
-static int likeness(const lb_slot *a, const lb_slot *b) {
+static int similarity(const lb_slot *a, const lb_slot *b) {
   if (memcmp(&a->key.spec, &b->key.spec, sizeof a->key.spec) == 0) return 2;
   return a->key.spec.form == b->key.spec.form;
 }
@@ -405,39 +408,39 @@ static void print_facts(const lb_slot *slot, lb_strbuf *out) {
   if (strlen(lb_strbuf_str(out)) == n) lb_strbuf_puts(out, "none");
 }
 
-static void print_miss(const lb_slot *missed, const lb_slot *near,
+static void print_miss(const lb_slot *missed, const lb_slot *nearest,
                        lb_strbuf *out) {
   lb_spec_print(&missed->key.spec, out);
-  if (!near) {
+  if (!nearest) {
     lb_strbuf_puts(out, ": nothing of this form is compiled");
     return;
   }
-  if (likeness(missed, near) == 2) {
+  if (similarity(missed, nearest) == 2) {
     lb_strbuf_puts(out, ": facts: ");
     print_facts(missed, out);
     lb_strbuf_puts(out, " not ");
-    print_facts(near, out);
+    print_facts(nearest, out);
     return;
   }
   lb_strbuf_puts(out, ": spec: not ");
-  lb_spec_print(&near->key.spec, out);
+  lb_spec_print(&nearest->key.spec, out);
 }
 
 lb_status lb_slots_explain(lb_slots *s, lb_strbuf *out) {
-  const lb_slot *near = NULL;
-  int most = 0;
+  const lb_slot *nearest = NULL;
+  int best = 0;
   lb_lock_take(&s->lock);
   const lb_slot *missed = atomic_load(&s->missed);
   for (size_t i = 0; missed && i < s->map.count; i++) {
     const lb_slot *slot = s->map.entries[i].value;
     if (slot == missed || lb_slot_tier(slot) <= LB_TIER_PACK) continue;
-    int alike = likeness(missed, slot);
-    if (alike <= most) continue;
-    near = slot;
-    most = alike;
+    int similar = similarity(missed, slot);
+    if (similar <= best) continue;
+    nearest = slot;
+    best = similar;
   }
   if (missed && lb_slot_tier(missed) <= LB_TIER_PACK)
-    print_miss(missed, near, out);
+    print_miss(missed, nearest, out);
   lb_lock_give(&s->lock);
   return lb_strbuf_status(out);
 }

@@ -1,4 +1,4 @@
-// cache/slots_test.c
+// cache/slots_test.c -- slots are shared, wanted, published and evicted.
 // clang-format off
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +45,7 @@ static void equal_keys_share_a_slot(void **state) {
   lb_slots_fini(&t);
 }
 
-static const lb_exec kernel = {.entry = 1};  // nobody runs it
+static const lb_exec kernel = {.entry = 1};  // never called
 
 static void a_slot_is_empty_until_published(void **state) {
   (void)state;
@@ -61,7 +61,7 @@ static void a_slot_is_empty_until_published(void **state) {
   lb_slots_fini(&t);
 }
 
-static void a_cover_asks_for_nothing_to_be_made(void **state) {
+static void a_cover_creates_no_slot(void **state) {
   (void)state;
   lb_slots t;
   lb_slot *s;
@@ -70,34 +70,34 @@ static void a_cover_asks_for_nothing_to_be_made(void **state) {
   assert_false(lb_failed(lb_slots_try_pack(&t, &exp, &(lb_facts){0}, &s)));
   assert_null(s);
   assert_null(lb_slots_at(&t, 0));
-  lb_slot *made = intern(&t, &exp, &(lb_facts){0});
+  lb_slot *slot = intern(&t, &exp, &(lb_facts){0});
   assert_false(lb_failed(lb_slots_try_pack(&t, &exp, &(lb_facts){0}, &s)));
   assert_null(s);
-  lb_slot_publish(made, &kernel, LB_TIER_REUSABLE);
+  lb_slot_publish(slot, &kernel, LB_TIER_REUSABLE);
   assert_false(lb_failed(lb_slots_try_pack(&t, &exp, &(lb_facts){0}, &s)));
-  assert_null(s);  // a kernel that was compiled may go again
+  assert_null(s);  // a compiled kernel may be evicted
   lb_slots_fini(&t);
 }
 
-// A pack with one kernel, of exp.
+// A pack with one kernel, for exp.
 typedef struct small_pack {
-  lb_pack head;
+  lb_pack header;
   lb_pack_entry entry;
   lb_spec spec;
   uint8_t code[4];
 } small_pack;
 
-static void a_slot_begins_with_what_the_pack_has(void **state) {
+static void a_slot_starts_with_the_built_in_kernel(void **state) {
   (void)state;
   lb_slots t;
   lb_slot *s;
   lb_spec exp = spec_of(LB_S_EXP), log = spec_of(LB_S_LOG);
-  small_pack p = {.head = {.magic = LB_PACK_MAGIC, .n = 1}, .spec = exp};
-  p.head.code = offsetof(small_pack, code);
+  small_pack p = {.header = {.magic = LB_PACK_MAGIC, .n = 1}, .spec = exp};
+  p.header.code = offsetof(small_pack, code);
   p.entry.hash = lb_hash(&exp, lb_spec_bytes(&exp));
   p.entry.spec = offsetof(small_pack, spec);
   lb_cpu_device cpu;
-  lb_cpu_device_init(&cpu, &p.head, false, NULL);
+  lb_cpu_device_init(&cpu, &p.header, false, NULL);
   assert_false(lb_failed(lb_slots_init(&t, 16, &cpu.base)));
   assert_false(lb_failed(lb_slots_try_pack(&t, &exp, &(lb_facts){0}, &s)));
   assert_non_null(s);
@@ -111,7 +111,7 @@ static void a_slot_begins_with_what_the_pack_has(void **state) {
   lb_slots_fini(&t);
 }
 
-// -- compiled kernels ---------------------------------------------------------
+// -- compiled kernels --------------------------------------------------------
 
 static int released[8];
 
@@ -131,9 +131,9 @@ static bool publish(lb_slots *t, lb_slot *s, uintptr_t number, size_t bytes) {
   return kept;
 }
 
-// A run may have seen the kernel before the trial, and found that nothing
-// lacks.
-static void plans_look_again_at_what_is_on_trial(void **state) {
+// A run may have seen the kernel before the trial started, and found that
+// nothing is pending.
+static void a_trial_makes_plans_check_their_slots(void **state) {
   (void)state;
   lb_slots t;
   lb_lru lru;
@@ -154,7 +154,8 @@ static void plans_look_again_at_what_is_on_trial(void **state) {
   lb_lru_fini(&lru);
 }
 
-// What modules attach is zeros to begin with, one block each, and is counted.
+// Attached blocks start as zeros, there is one per module, and their bytes are
+// counted.
 static void a_module_attaches_one_block(void **state) {
   (void)state;
   lb_slots t;
@@ -176,22 +177,22 @@ static void a_module_attaches_one_block(void **state) {
   lb_slots_fini(&t);
 }
 
-static void what_is_evicted_lacks_again(void **state) {
+static void evicted_slots_become_pending_again(void **state) {
   (void)state;
   lb_slots t;
   lb_lru lru;
   lb_spec exp = spec_of(LB_S_EXP), log = spec_of(LB_S_LOG);
-  small_pack p = {.head = {.magic = LB_PACK_MAGIC, .n = 1}, .spec = exp};
-  p.head.code = offsetof(small_pack, code);
+  small_pack p = {.header = {.magic = LB_PACK_MAGIC, .n = 1}, .spec = exp};
+  p.header.code = offsetof(small_pack, code);
   p.entry.hash = lb_hash(&exp, lb_spec_bytes(&exp));
   p.entry.spec = offsetof(small_pack, spec);
   lb_cpu_device cpu;
-  lb_cpu_device_init(&cpu, &p.head, false, NULL);
+  lb_cpu_device_init(&cpu, &p.header, false, NULL);
   assert_false(lb_failed(lb_slots_init(&t, 16, &cpu.base)));
-  assert_false(lb_slots_keep(&t));
+  assert_false(lb_slots_has_capacity(&t));
   assert_false(lb_failed(lb_lru_init(&lru, 1500)));
   t.lru = &lru;
-  assert_true(lb_slots_keep(&t));
+  assert_true(lb_slots_has_capacity(&t));
   lb_slot *a = intern(&t, &exp, &(lb_facts){0});
   lb_slot *b = intern(&t, &log, &(lb_facts){0});
   assert_true(publish(&t, a, 0, 1000));
@@ -205,15 +206,15 @@ static void what_is_evicted_lacks_again(void **state) {
   assert_true(lb_slot_kernel(b) == NULL);
   assert_int_equal(atomic_load(&b->evicted), 1);
   assert_false(atomic_load(&b->wanted));
-  lb_epoch_reader stay = {0};
-  lb_lru_enter(&lru, &stay);
-  lb_slot_use(b, &stay);
-  lb_lru_leave(&lru, &stay);
+  lb_epoch_reader reader = {0};
+  lb_lru_enter(&lru, &reader);
+  lb_slot_use(b, &reader);
+  lb_lru_leave(&lru, &reader);
   assert_true(atomic_load(&b->wanted));
-  assert_false(publish(&t, b, 3, 2000));  // never fits: a stays
+  assert_false(publish(&t, b, 3, 2000));  // never fits: a is not evicted
   assert_int_equal(released[3], 1);
   assert_int_equal(lb_slot_tier(a), LB_TIER_REUSABLE);
-  assert_true(publish(&t, a, 4, 1000));  // takes the place of the former
+  assert_true(publish(&t, a, 4, 1000));  // replaces the previous kernel
   assert_int_equal(released[2], 1);
   assert_int_equal(released[4], 0);
   lb_slots_stats n;
@@ -245,14 +246,14 @@ static void what_is_evicted_lacks_again(void **state) {
   lb_lru_fini(&lru);
 }
 
-static void hear(void *user, const lb_event *e, const char *text) {
+static void on_event(void *user, const lb_event *e, const char *text) {
   int *n = user;
   n[e->kind]++;
   assert_non_null(strstr(text, "exp"));
 }
 
 typedef struct member {
-  int heard[LB_EVENT_COUNT];
+  int received[LB_EVENT_COUNT];
   lb_events *events;
   lb_seat *seat;
   lb_slot_user user;
@@ -260,15 +261,15 @@ typedef struct member {
 
 static void join(member *m, lb_hub *hub) {
   *m = (member){0};
-  assert_false(lb_failed(lb_events_new(hear, m->heard, &m->events)));
+  assert_false(lb_failed(lb_events_new(on_event, m->received, &m->events)));
   assert_false(
       lb_failed(lb_hub_join(hub, &(lb_member){.events = m->events}, &m->seat)));
   m->user.bit = lb_seat_bit(m->seat);
 }
 
-static int heard(member *m, lb_event_kind kind) {
+static int received(member *m, lb_event_kind kind) {
   lb_events_flush(m->events);
-  return m->heard[kind];
+  return m->received[kind];
 }
 
 static void leave(member *m, lb_hub *hub) {
@@ -276,7 +277,8 @@ static void leave(member *m, lb_hub *hub) {
   lb_events_free(m->events);
 }
 
-// Each user is told once that it wants a slot, and then of what becomes of it.
+// Each user gets one event when it requests a slot, and then the events of that
+// slot.
 static void a_slot_knows_who_uses_it(void **state) {
   (void)state;
   lb_hub hub = {0};
@@ -297,17 +299,17 @@ static void a_slot_knows_who_uses_it(void **state) {
   assert_false(lb_slots_adopt(&t, b.user, s));
   lb_slots_want_variants(&t, b.user, s, NULL, 0);
   lb_slot_emit(&hub, s, &e, "%s", "");
-  assert_int_equal(heard(&a, LB_EVENT_KERNEL_REQUESTED), 1);
-  assert_int_equal(heard(&b, LB_EVENT_KERNEL_REQUESTED), 1);
-  assert_int_equal(heard(&a, LB_EVENT_KERNEL_COMPILED), 1);
-  assert_int_equal(heard(&b, LB_EVENT_KERNEL_COMPILED), 1);
-  assert_int_equal(heard(&c, LB_EVENT_KERNEL_REQUESTED), 0);
-  assert_int_equal(heard(&c, LB_EVENT_KERNEL_COMPILED), 0);
+  assert_int_equal(received(&a, LB_EVENT_KERNEL_REQUESTED), 1);
+  assert_int_equal(received(&b, LB_EVENT_KERNEL_REQUESTED), 1);
+  assert_int_equal(received(&a, LB_EVENT_KERNEL_COMPILED), 1);
+  assert_int_equal(received(&b, LB_EVENT_KERNEL_COMPILED), 1);
+  assert_int_equal(received(&c, LB_EVENT_KERNEL_REQUESTED), 0);
+  assert_int_equal(received(&c, LB_EVENT_KERNEL_COMPILED), 0);
   assert_int_equal(lb_slots_wanted(&t, b.user.bit), 1);
   assert_int_equal(lb_slots_wanted(&t, c.user.bit), 0);
   lb_slots_stats n;
   lb_slots_count(&t, &n);
-  assert_int_equal(n.misses, 2);  // adopting counts nothing
+  assert_int_equal(n.misses, 2);  // adopting is not counted
   leave(&a, &hub);
   leave(&b, &hub);
   leave(&c, &hub);
@@ -315,7 +317,7 @@ static void a_slot_knows_who_uses_it(void **state) {
   lb_hub_fini(&hub);
 }
 
-static void what_nobody_uses_any_more_is_not_wanted(void **state) {
+static void slots_without_users_are_not_wanted(void **state) {
   (void)state;
   lb_slots t;
   lb_slot *s, *variant;
@@ -336,7 +338,7 @@ static void what_nobody_uses_any_more_is_not_wanted(void **state) {
   lb_slots_forget(&t, b.bit);
   assert_false(lb_slot_is_pending(s) || lb_slot_is_pending(variant));
   assert_int_equal(atomic_load(&variant->ahead), LB_AHEAD_UNKNOWN);
-  assert_true(lb_slots_use(&t, a, s));  // as for the first time
+  assert_true(lb_slots_use(&t, a, s));  // like the first time
   assert_true(lb_slot_is_pending(s) && !lb_slot_is_pending(variant));
   lb_slots_fini(&t);
 }
@@ -344,14 +346,14 @@ static void what_nobody_uses_any_more_is_not_wanted(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_slot_knows_who_uses_it),
-      cmocka_unit_test(what_nobody_uses_any_more_is_not_wanted),
+      cmocka_unit_test(slots_without_users_are_not_wanted),
       cmocka_unit_test(equal_keys_share_a_slot),
       cmocka_unit_test(a_slot_is_empty_until_published),
-      cmocka_unit_test(a_cover_asks_for_nothing_to_be_made),
-      cmocka_unit_test(a_slot_begins_with_what_the_pack_has),
-      cmocka_unit_test(plans_look_again_at_what_is_on_trial),
+      cmocka_unit_test(a_cover_creates_no_slot),
+      cmocka_unit_test(a_slot_starts_with_the_built_in_kernel),
+      cmocka_unit_test(a_trial_makes_plans_check_their_slots),
       cmocka_unit_test(a_module_attaches_one_block),
-      cmocka_unit_test(what_is_evicted_lacks_again),
+      cmocka_unit_test(evicted_slots_become_pending_again),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,6 @@
-// cache/slots_threads_test.c -- threads that call kernels, publish others in
-// their place and change the capacity, all at once. A kernel that was released
-// must not be running: its owner is poisoned then. Runs under TSan in
-// scripts/test.
-// clang-format off
+// cache/slots_threads_test.c -- threads concurrently call kernels, publish
+// others in their place and change the capacity. A released kernel must not be
+// in use: its memory is poisoned. Runs under TSan in scripts/test.
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -20,7 +18,7 @@
 #define SLOTS 12
 #define BYTES 1000
 
-// A kernel that stands for code in memory: whoever calls it says which.
+// Stands for code in memory.
 typedef struct code {
   lb_exec base;
   lb_slot *slot;
@@ -31,7 +29,7 @@ typedef struct shared {
   lb_slots slots;
   lb_lru lru;
   lb_slot *slot[SLOTS];
-  atomic_int made, released;
+  atomic_int created, released;
 } shared;
 
 typedef struct job {
@@ -45,7 +43,7 @@ static shared *all;
 static void release(lb_exec *base) {
   code *c = (code *)base;
   atomic_store_explicit(&c->live, 0, memory_order_relaxed);
-  free(c);  // found by TSan or ASan where somebody still looks at it
+  free(c);  // TSan or ASan detect a thread that still uses it
   atomic_fetch_add(&all->released, 1);
 }
 
@@ -57,30 +55,30 @@ static const char *publish(job *j) {
   c->base = (lb_exec){.bytes = BYTES, .unload = release};
   c->slot = slot;
   atomic_init(&c->live, 1);
-  atomic_fetch_add(&j->s->made, 1);
+  atomic_fetch_add(&j->s->created, 1);
   lb_slot_code x = {.exec = &c->base, .tier = LB_TIER_REUSABLE};
   return lb_failed(lb_slots_publish(&j->s->slots, slot, &x, &kept)) ? "publish"
                                                                     : NULL;
 }
 
-static const char *run(job *j, lb_epoch_reader *stay) {
+static const char *run(job *j, lb_epoch_reader *reader) {
   const char *bad = NULL;
-  lb_lru_enter(&j->s->lru, stay);
+  lb_lru_enter(&j->s->lru, reader);
   for (int i = 0; i < SLOTS && !bad; i++) {
     lb_slot *slot = j->s->slot[(unsigned)rand_r(&j->seed) % SLOTS];
     const code *c = (const code *)lb_slot_kernel(slot);
     if (!c) continue;
-    lb_slot_use(slot, stay);
+    lb_slot_use(slot, reader);
     if (c->slot != slot) bad = "a kernel of another slot";
     if (!atomic_load_explicit(&c->live, memory_order_relaxed))
       bad = "a kernel that was released";
-    if (rand_r(&j->seed) % 4 == 0) lb_lru_refresh(&j->s->lru, stay);
+    if (rand_r(&j->seed) % 4 == 0) lb_lru_refresh(&j->s->lru, reader);
   }
-  lb_lru_leave(&j->s->lru, stay);
+  lb_lru_leave(&j->s->lru, reader);
   return bad;
 }
 
-// Whoever comes first makes it, and all see that one.
+// The first thread allocates the block, and all see the same one.
 static const char *attach(const job *j, lb_slot *slot) {
   atomic_int *mine =
       lb_slots_attach(&j->s->slots, &slot->profile, sizeof *mine);
@@ -91,7 +89,7 @@ static const char *attach(const job *j, lb_slot *slot) {
 
 static void *work(void *user) {
   job *j = user;
-  lb_epoch_reader stay = {0};
+  lb_epoch_reader reader = {0};
   for (int i = 0; i < ROUNDS && !j->bad; i++) {
     int what = rand_r(&j->seed) % 64;
     if (what == 0)
@@ -105,7 +103,7 @@ static void *work(void *user) {
     else if (what < 16)
       j->bad = publish(j);
     else
-      j->bad = run(j, &stay);
+      j->bad = run(j, &reader);
   }
   return NULL;
 }
@@ -129,7 +127,7 @@ static void open_slots(shared *s) {
   }
 }
 
-static void kernels_outlive_their_runs_and_no_longer(void **state) {
+static void kernels_are_freed_after_their_last_run(void **state) {
   (void)state;
   static shared s;
   pthread_t threads[THREADS];
@@ -146,18 +144,18 @@ static void kernels_outlive_their_runs_and_no_longer(void **state) {
   lb_lru_stats stats;
   lb_lru_count(&s.lru, &stats);
   assert_true(stats.bytes <= stats.capacity);
-  assert_int_equal(stats.retired, 0);  // the last one out saw to it
-  assert_int_equal(atomic_load(&s.made) - atomic_load(&s.released),
+  assert_int_equal(stats.retired, 0);  // the last run that left dropped them
+  assert_int_equal(atomic_load(&s.created) - atomic_load(&s.released),
                    (int)stats.items);
   assert_true(stats.evictions > 0);
   lb_slots_fini(&s.slots);
   lb_lru_fini(&s.lru);
-  assert_int_equal(atomic_load(&s.made), atomic_load(&s.released));
+  assert_int_equal(atomic_load(&s.created), atomic_load(&s.released));
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(kernels_outlive_their_runs_and_no_longer),
+      cmocka_unit_test(kernels_are_freed_after_their_last_run),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// compile/compile_log.c -- a list, and files of those who asked for them.
+// compile/compile_log.c -- a list of records, and optional dumps of objects.
 #include "compile/compile_log.h"
 
 #include <errno.h>
@@ -11,30 +11,30 @@
 
 #define NAME_BYTES 64
 
-lb_status lb_compile_log_init(lb_compile_log *b, const char *folder,
+lb_status lb_compile_log_init(lb_compile_log *l, const char *directory,
                               const lb_log *log) {
-  *b = (lb_compile_log){.log = log};
-  lb_arena_init(&b->arena, 4 << 10);
-  if (!folder) return LB_OK;
-  b->folder = lb_arena_strdup(&b->arena, folder);
-  return b->folder ? LB_OK : lb_oom();
+  *l = (lb_compile_log){.log = log};
+  lb_arena_init(&l->arena, 4 << 10);
+  if (!directory) return LB_OK;
+  l->directory = lb_arena_strdup(&l->arena, directory);
+  return l->directory ? LB_OK : lb_oom();
 }
 
-void lb_compile_log_fini(lb_compile_log *b) {
-  lb_map_fini(&b->by_name);
-  lb_arena_fini(&b->arena);
+void lb_compile_log_fini(lb_compile_log *l) {
+  lb_map_fini(&l->by_name);
+  lb_arena_fini(&l->arena);
 }
 
 // -- adding ------------------------------------------------------------------
 
-static lb_status reserve(lb_compile_log *b) {
-  if (b->n < b->cap) return LB_OK;
-  size_t cap = b->cap ? 2 * b->cap : 32;
-  lb_compile_record **list = lb_arena_new(&b->arena, lb_compile_record *, cap);
+static lb_status reserve(lb_compile_log *l) {
+  if (l->n < l->cap) return LB_OK;
+  size_t cap = l->cap ? 2 * l->cap : 32;
+  lb_compile_record **list = lb_arena_new(&l->arena, lb_compile_record *, cap);
   if (!list) return lb_oom();
-  if (b->n) memcpy(list, b->list, b->n * sizeof *list);
-  b->list = list;
-  b->cap = cap;
+  if (l->n) memcpy(list, l->list, l->n * sizeof *list);
+  l->list = list;
+  l->cap = cap;
   return LB_OK;
 }
 
@@ -46,33 +46,33 @@ static void print_name(const lb_request *r, uint64_t generator,
            (int)strcspn(text, " "), text, key.hi, key.lo);
 }
 
-// Appends one; its name is in the arena.
-static lb_status append(lb_compile_log *b, const char *name, const char *text,
+// Appends a record; `name` is in the arena.
+static lb_status append(lb_compile_log *l, const char *name, const char *text,
                         lb_compile_record **out) {
-  LB_TRY(reserve(b));
-  lb_compile_record *built = lb_arena_new(&b->arena, lb_compile_record, 1);
-  if (!built) return lb_oom();
-  built->name = name;
-  built->text = lb_arena_strdup(&b->arena, text);
-  if (!built->text) return lb_oom();
-  LB_TRY(lb_map_put(&b->by_name, name, strlen(name), built, NULL));
-  *out = b->list[b->n++] = built;
+  LB_TRY(reserve(l));
+  lb_compile_record *record = lb_arena_new(&l->arena, lb_compile_record, 1);
+  if (!record) return lb_oom();
+  record->name = name;
+  record->text = lb_arena_strdup(&l->arena, text);
+  if (!record->text) return lb_oom();
+  LB_TRY(lb_map_put(&l->by_name, name, strlen(name), record, NULL));
+  *out = l->list[l->n++] = record;
   return LB_OK;
 }
 
-static lb_status add(lb_compile_log *b, const char *name, const char *text,
+static lb_status add(lb_compile_log *l, const char *name, const char *text,
                      lb_compile_record **out) {
-  lb_compile_record *old = lb_map_get(&b->by_name, name, strlen(name));
+  lb_compile_record *old = lb_map_get(&l->by_name, name, strlen(name));
   if (old) {
-    old->refused = NULL;
+    old->error = NULL;
     *out = old;
     return LB_OK;
   }
-  const char *copy = lb_arena_strdup(&b->arena, name);
-  return copy ? append(b, copy, text, out) : lb_oom();
+  const char *copy = lb_arena_strdup(&l->arena, name);
+  return copy ? append(l, copy, text, out) : lb_oom();
 }
 
-lb_status lb_compile_log_add(lb_compile_log *b, const lb_request *request,
+lb_status lb_compile_log_add(lb_compile_log *l, const lb_request *request,
                              uint64_t generator, lb_compile_record **out) {
   char name[NAME_BYTES];
   lb_strbuf text = {0};
@@ -83,16 +83,16 @@ lb_status lb_compile_log_add(lb_compile_log *b, const lb_request *request,
   lb_status st = lb_strbuf_status(&text);
   if (!lb_failed(st)) {
     print_name(request, generator, lb_strbuf_str(&text), name);
-    st = add(b, name, lb_strbuf_str(&text), out);
+    st = add(l, name, lb_strbuf_str(&text), out);
   }
   lb_strbuf_fini(&text);
   return st;
 }
 
-lb_status lb_compile_log_refuse(lb_compile_log *b, lb_compile_record *built,
-                                const char *why) {
-  built->refused = lb_arena_strdup(&b->arena, why);
-  return built->refused ? LB_OK : lb_oom();
+lb_status lb_compile_log_set_error(lb_compile_log *l, lb_compile_record *record,
+                                   const char *why) {
+  record->error = lb_arena_strdup(&l->arena, why);
+  return record->error ? LB_OK : lb_oom();
 }
 
 // -- files -------------------------------------------------------------------
@@ -109,10 +109,10 @@ static bool write_all(int fd, lb_span bytes) {
   return true;
 }
 
-static bool write_file(const lb_compile_log *b, const lb_compile_record *built,
+static bool write_file(const lb_compile_log *l, const lb_compile_record *record,
                        const char *suffix, lb_span bytes) {
   lb_strbuf path = {0};
-  lb_strbuf_printf(&path, "%s/%s%s", b->folder, built->name, suffix);
+  lb_strbuf_printf(&path, "%s/%s%s", l->directory, record->name, suffix);
   bool ok = !path.failed;
   int fd = ok ? open(lb_strbuf_str(&path),
                      O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)
@@ -123,15 +123,16 @@ static bool write_file(const lb_compile_log *b, const lb_compile_record *built,
   return ok;
 }
 
-void lb_compile_log_dump(lb_compile_log *b, const lb_compile_record *built,
+void lb_compile_log_dump(lb_compile_log *l, const lb_compile_record *record,
                          lb_span object) {
-  if (!b->folder) return;
-  mkdir(b->folder, 0777);
-  lb_span text = {(const uint8_t *)built->text, strlen(built->text)};
-  if (write_file(b, built, ".o", object) && write_file(b, built, ".txt", text))
+  if (!l->directory) return;
+  mkdir(l->directory, 0777);
+  lb_span text = {(const uint8_t *)record->text, strlen(record->text)};
+  if (write_file(l, record, ".o", object) &&
+      write_file(l, record, ".txt", text))
     return;
-  if (!b->told)
-    lb_log_line(b->log, LB_LOG_WARN, "objects cannot be written to '%s': %s",
-                b->folder, strerror(errno));
-  b->told = true;
+  if (!l->warned)
+    lb_log_line(l->log, LB_LOG_WARN, "objects cannot be written to '%s': %s",
+                l->directory, strerror(errno));
+  l->warned = true;
 }

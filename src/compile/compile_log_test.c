@@ -47,12 +47,12 @@ static lb_request request_of(lb_sop op, const char *target) {
 static lb_compile_record *added(lb_compile_log *b, lb_sop op,
                                 const char *target) {
   lb_request r = request_of(op, target);
-  lb_compile_record *built;
-  assert_false(lb_failed(lb_compile_log_add(b, &r, 7, &built)));
-  return built;
+  lb_compile_record *record;
+  assert_false(lb_failed(lb_compile_log_add(b, &r, 7, &record)));
+  return record;
 }
 
-static void names_tell_keys_apart(void **state) {
+static void names_are_unique_per_key(void **state) {
   (void)state;
   lb_compile_log b;
   assert_false(lb_failed(lb_compile_log_init(&b, NULL, NULL)));
@@ -69,23 +69,23 @@ static void names_tell_keys_apart(void **state) {
   lb_compile_log_fini(&b);
 }
 
-// Evicted and compiled again, over and over.
-static void a_key_is_told_of_once(void **state) {
+// It is evicted and compiled again repeatedly.
+static void a_key_has_one_record(void **state) {
   (void)state;
   lb_compile_log b;
   assert_false(lb_failed(lb_compile_log_init(&b, NULL, NULL)));
   lb_compile_record *exp = added(&b, LB_S_EXP, "x86-64-v3");
-  assert_false(lb_failed(lb_compile_log_refuse(&b, exp, "it is slow")));
+  assert_false(lb_failed(lb_compile_log_set_error(&b, exp, "it is slow")));
   size_t used = b.arena.used;
   for (int i = 0; i < 1000; i++)
     assert_ptr_equal(added(&b, LB_S_EXP, "x86-64-v3"), exp);
   assert_int_equal(b.n, 1);
   assert_int_equal(b.arena.used, used);
-  assert_null(exp->refused);
+  assert_null(exp->error);
   lb_compile_log_fini(&b);
 }
 
-static void objects_and_their_text_lie_in_the_folder(void **state) {
+static void objects_and_texts_are_written_to_the_directory(void **state) {
   (void)state;
   lb_compile_log b;
   char name[64], got[512];
@@ -105,7 +105,7 @@ static void objects_and_their_text_lie_in_the_folder(void **state) {
   lb_compile_log_fini(&b);
 }
 
-static void a_folder_that_cannot_be_written_is_one_warning(void **state) {
+static void an_unwritable_directory_logs_one_warning(void **state) {
   (void)state;
   lb_compile_log b;
   assert_false(lb_failed(lb_compile_log_init(&b, "/dev/null/no", &counting)));
@@ -118,10 +118,10 @@ static void a_folder_that_cannot_be_written_is_one_warning(void **state) {
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
   const struct CMUnitTest tests[] = {
-      TEST(names_tell_keys_apart),
-      TEST(a_key_is_told_of_once),
-      TEST(objects_and_their_text_lie_in_the_folder),
-      TEST(a_folder_that_cannot_be_written_is_one_warning),
+      TEST(names_are_unique_per_key),
+      TEST(a_key_has_one_record),
+      TEST(objects_and_texts_are_written_to_the_directory),
+      TEST(an_unwritable_directory_logs_one_warning),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

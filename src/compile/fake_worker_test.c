@@ -1,5 +1,5 @@
-// compile/fake_worker_test.c -- a worker for tests that does what its name
-// says: worker_test.c makes links to it.
+// compile/fake_worker_test.c -- a worker for tests that misbehaves as the name
+// it is started by says; the tests create links to it.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,16 +23,16 @@ static void read_all(void *p, size_t n) {
   if (n && recv(3, p, n, MSG_WAITALL) != (ssize_t)n) _exit(0);
 }
 
-// A whole file, or what there is room for.
-static lb_span read_file(const char *path, uint8_t *to, size_t room) {
+// Reads up to `cap` bytes of a file.
+static lb_span read_file(const char *path, uint8_t *to, size_t cap) {
   int fd = open(path, O_RDONLY);
-  ssize_t n = fd < 0 ? 0 : read(fd, to, room);
+  ssize_t n = fd < 0 ? 0 : read(fd, to, cap);
   if (fd >= 0) close(fd);
   return (lb_span){to, n > 0 ? (size_t)n : 0};
 }
 
-// In one piece, so that all of it is there or nothing.
-static void answer(uint64_t id, const lb_response *a, size_t leave_out) {
+// Sends in one piece, so that either all of it arrives or nothing.
+static void respond(uint64_t id, const lb_response *a, size_t leave_out) {
   uint8_t bytes[2 * LB_RESPONSE_BYTES + 8192];
   size_t n = 0;
   for (int i = 0; i < (is("twice") ? 2 : 1); i++) {
@@ -55,32 +55,32 @@ static size_t list_descriptors(char *out, size_t size) {
 
 // True at every second start.
 static bool is_second_start(const char *path) {
-  char mark[4096];
-  snprintf(mark, sizeof mark, "%s.mark", path);
-  if (unlink(mark) == 0) return true;
-  int fd = open(mark, O_CREAT | O_WRONLY, 0600);
+  char marker[4096];
+  snprintf(marker, sizeof marker, "%s.mark", path);
+  if (unlink(marker) == 0) return true;
+  int fd = open(marker, O_CREAT | O_WRONLY, 0600);
   if (fd >= 0) close(fd);
   return false;
 }
 
-// So many seconds of processor time.
+// Spends this much CPU time.
 static void burn(double seconds) {
   clock_t end = clock() + (clock_t)(seconds * CLOCKS_PER_SEC);
   while (clock() < end) continue;
 }
 
-// How far it is, for whoever wants to know.
-static void set_stage(int64_t stage) {
-  if (pwrite(0, &stage, sizeof stage, 3 * sizeof stage) < 0) _exit(9);
+// Reports its lb_child_state.
+static void set_state(int64_t state) {
+  if (pwrite(0, &state, sizeof state, 3 * sizeof state) < 0) _exit(9);
 }
 
 static void misbehave_before_reading(const char *path) {
   if (is("early")) _exit(3);
   if (is("flaky") && !is_second_start(path)) _exit(4);
   if (is("late")) {
-    set_stage(1);
+    set_state(1);
     burn(0.3);
-    set_stage(2);
+    set_state(2);
   }
 }
 
@@ -107,9 +107,9 @@ static void misbehave(uint64_t id) {
     for (int i = 0; i < 1000; i++) fprintf(stderr, "line %d of many\n", i);
 }
 
-// "kernel" answers with one that loads; "slowly" does too, after 20 ms, "heavy"
-// after 5 ms of work, "once" to its first request; that of "sluggish" takes
-// long to do nothing.
+// "kernel" responds with an object that loads; so do "slowly", after 20 ms,
+// "heavy", after 5 ms of work, and "once", to its first request only. The
+// kernel of "sluggish" takes long to compute nothing.
 static bool is_kernel(void) {
   return is("kernel") || is("slowly") || is("heavy") || is("once") ||
          is("sluggish");
@@ -139,27 +139,27 @@ static void serve(uint64_t id, const lb_request *r) {
     size_t n = list_descriptors(text, sizeof text);
     a = (lb_response){.code = LB_OOM, .bytes = {(const uint8_t *)text, n}};
   }
-  answer(is("id") ? id + 1 : id, &a, is("half") || is("stuck") ? 3 : 0);
+  respond(is("id") ? id + 1 : id, &a, is("half") || is("stuck") ? 3 : 0);
   if (is("half")) _exit(0);
 }
 
 int main(int argc, char **argv) {
   uint8_t bytes[LB_HEADER_BYTES];
   uint8_t body[sizeof(lb_request)];
-  lb_message_header head;
+  lb_message_header header;
   lb_request r;
   if (argc < 3 || strcmp(argv[1], "--fd") != 0) return 8;
   name = strrchr(argv[0], '/') + 1;
   misbehave_before_reading(argv[0]);
   for (;;) {
     read_all(bytes, sizeof bytes);
-    lb_status st = lb_header_read(bytes, LB_MESSAGE_REQUEST, &head);
+    lb_status st = lb_header_read(bytes, LB_MESSAGE_REQUEST, &header);
     if (!lb_failed(st)) {
-      read_all(body, head.size);
-      st = lb_request_read(&head, body, &r);
+      read_all(body, header.size);
+      st = lb_request_read(&header, body, &r);
     }
     if (lb_failed(st)) return 7;
-    misbehave(head.id);
-    serve(head.id, &r);
+    misbehave(header.id);
+    serve(header.id, &r);
   }
 }

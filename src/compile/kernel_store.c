@@ -1,22 +1,23 @@
-// compile/kernel_store.c -- kernels in the store: from a request to an entry
-// and back.
+// compile/kernel_store.c -- kernels in the disk store: converts between
+// requests and store entries.
 #include "compile/kernel_store.h"
 
 #include <stdio.h>
 #include <string.h>
 
-// What is compared on a hit: all that is hashed into the key.
-typedef struct full {
+// Compared in full on a hit: everything that is hashed into the key.
+typedef struct full_key {
   lb_request request;
   uint64_t generator;
-} full;
-_Static_assert(sizeof(full) == sizeof(lb_request) + 8, "no padding: compared");
+} full_key;
+_Static_assert(sizeof(full_key) == sizeof(lb_request) + 8,
+               "no padding: compared");
 
-static full full_of(const lb_request *r, uint64_t generator) {
-  return (full){.request = *r, .generator = generator};
+static full_key full_key_of(const lb_request *r, uint64_t generator) {
+  return (full_key){.request = *r, .generator = generator};
 }
 
-static lb_span span_of(const full *f) {
+static lb_span span_of(const full_key *f) {
   return (lb_span){(const uint8_t *)f, sizeof *f};
 }
 
@@ -26,7 +27,7 @@ lb_hash128 lb_kernel_store_key(const lb_request *r, uint64_t generator) {
 
 // -- getting ------------------------------------------------------------------
 
-static bool ends(const char *text, size_t size) {
+static bool is_terminated(const char *text, size_t size) {
   return memchr(text, '\0', size) != NULL;
 }
 
@@ -35,14 +36,14 @@ static bool read_info(const lb_blob *meta, uint64_t generator,
   if (meta->size != sizeof *out) return false;
   memcpy(out, meta->data, sizeof *out);
   return out->generator == generator && out->abi == LB_KERNEL_ABI &&
-         ends(out->entry, sizeof out->entry) &&
-         ends(out->target, sizeof out->target);
+         is_terminated(out->entry, sizeof out->entry) &&
+         is_terminated(out->target, sizeof out->target);
 }
 
 bool lb_kernel_store_get(lb_store *s, const lb_request *r, uint64_t generator,
                          lb_stored_kernel *out) {
-  full f = full_of(r, generator);
-  lb_store_found found;
+  full_key f = full_key_of(r, generator);
+  lb_store_hit found;
   *out = (lb_stored_kernel){0};
   if (!s ||
       !lb_store_get(s, lb_kernel_store_key(r, generator), span_of(&f), &found))
@@ -54,13 +55,13 @@ bool lb_kernel_store_get(lb_store *s, const lb_request *r, uint64_t generator,
   } else {
     out->info = (lb_object_info){0};
   }
-  lb_store_found_fini(&found);
+  lb_store_hit_fini(&found);
   return good;
 }
 
 // -- putting ------------------------------------------------------------------
 
-// Assumptions and choices apart.
+// Separates assumptions from choices.
 static void split(const lb_facts *f, lb_facts *assumed, lb_facts *chosen) {
   for (int i = 0; i < LB_MAX_FACTS; i++) {
     const lb_sfact *x = &f->list[i];
@@ -92,7 +93,7 @@ static lb_status print(const lb_request *r, texts *t) {
 lb_status lb_kernel_store_put(lb_store *s, const lb_request *r,
                               const lb_object_info *info, lb_span object) {
   if (!s) return LB_OK;
-  full f = full_of(r, info->generator);
+  full_key f = full_key_of(r, info->generator);
   texts t = {0};
   lb_status st = print(r, &t);
   lb_store_entry e = {.key = lb_kernel_store_key(r, info->generator),
@@ -110,23 +111,23 @@ lb_status lb_kernel_store_put(lb_store *s, const lb_request *r,
   return st;
 }
 
-// -- what there is
-// --------------------------------------------------------------
+// -- reading entries ----------------------------------------------------------
 
-static bool is_sound(const lb_request *r) {
+static bool is_valid(const lb_request *r) {
   lb_status st = lb_spec_verify(&r->spec);
   if (!lb_failed(st)) st = lb_facts_verify(&r->facts);
-  bool sound = !lb_failed(st);
+  bool valid = !lb_failed(st);
   lb_status_drop(st);
-  return sound;
+  return valid;
 }
 
 bool lb_kernel_store_request(const lb_store_entry *e, uint64_t generator,
                              const char *target, lb_request *out) {
-  full f;
+  full_key f;
   if (e->request.size != sizeof f) return false;
   memcpy(&f, e->request.data, sizeof f);
   *out = f.request;
-  return f.generator == generator && ends(out->target, sizeof out->target) &&
-         strcmp(out->target, target) == 0 && is_sound(out);
+  return f.generator == generator &&
+         is_terminated(out->target, sizeof out->target) &&
+         strcmp(out->target, target) == 0 && is_valid(out);
 }

@@ -15,7 +15,7 @@ static lb_store *store;
 static int set_up(void **state) {
   (void)state;
   if (testdir_init(&dir)) return -1;
-  lb_store_options o = {.folder = testdir_at(&dir, "store")};
+  lb_store_options o = {.directory = testdir_at(&dir, "store")};
   lb_status st = lb_store_new(&o, &store);
   return lb_failed(st) ? -1 : 0;
 }
@@ -44,20 +44,20 @@ static lb_request request_of(const lb_facts *facts, const char *target) {
 }
 
 static bool found(const lb_request *r, uint64_t generator) {
-  lb_stored_kernel kept;
-  bool hit = lb_kernel_store_get(store, r, generator, &kept);
+  lb_stored_kernel stored;
+  bool hit = lb_kernel_store_get(store, r, generator, &stored);
   if (hit) {
-    assert_int_equal(kept.object.size, object.size);
-    assert_memory_equal(kept.object.data, object.data, object.size);
-    assert_memory_equal(&kept.info, &info, sizeof info);
+    assert_int_equal(stored.object.size, object.size);
+    assert_memory_equal(stored.object.data, object.data, object.size);
+    assert_memory_equal(&stored.info, &info, sizeof info);
   } else {
-    assert_null(kept.object.data);
+    assert_null(stored.object.data);
   }
-  lb_stored_kernel_fini(&kept);
+  lb_stored_kernel_fini(&stored);
   return hit;
 }
 
-static void a_kernel_is_found_by_all_of_its_request(void **state) {
+static void a_kernel_is_found_by_its_full_request_only(void **state) {
   (void)state;
   lb_facts none = {0}, some = {0};
   lb_facts_add(&some, LB_CHOOSE_TILE, LB_DIM_ROWS, 6);
@@ -72,7 +72,7 @@ static void a_kernel_is_found_by_all_of_its_request(void **state) {
   assert_false(found(&tiled, 7));
 }
 
-static void an_object_for_other_callers_is_not_found(void **state) {
+static void an_object_with_another_abi_is_not_found(void **state) {
   (void)state;
   lb_request r = request_of(&(lb_facts){0}, "x86-64-v3");
   lb_object_info other = info;
@@ -103,7 +103,7 @@ static bool note_texts(void *user, const lb_store_entry *e) {
   return true;
 }
 
-static void texts_say_what_it_is(void **state) {
+static void entry_texts_describe_the_kernel(void **state) {
   (void)state;
   lb_facts facts = {0};
   seen x = {0};
@@ -122,21 +122,21 @@ static void texts_say_what_it_is(void **state) {
   assert_false(x.reusable);
 }
 
-static void without_a_store_nothing_is_kept(void **state) {
+static void without_a_store_nothing_is_stored(void **state) {
   (void)state;
-  lb_stored_kernel kept;
+  lb_stored_kernel stored;
   lb_request r = request_of(&(lb_facts){0}, "x86-64-v3");
   assert_false(lb_failed(lb_kernel_store_put(NULL, &r, &info, object)));
-  assert_false(lb_kernel_store_get(NULL, &r, 7, &kept));
+  assert_false(lb_kernel_store_get(NULL, &r, 7, &stored));
 }
 
 int main(void) {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
   const struct CMUnitTest tests[] = {
-      T(a_kernel_is_found_by_all_of_its_request),
-      T(an_object_for_other_callers_is_not_found),
-      T(texts_say_what_it_is),
-      T(without_a_store_nothing_is_kept),
+      T(a_kernel_is_found_by_its_full_request_only),
+      T(an_object_with_another_abi_is_not_found),
+      T(entry_texts_describe_the_kernel),
+      T(without_a_store_nothing_is_stored),
   };
-  return cmocka_run_group_tests_name("keep", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("kernel_store", tests, NULL, NULL);
 }

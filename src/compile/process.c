@@ -1,5 +1,6 @@
-// compile/process.c -- starting and ending a child without side effects on the
-// program that we are part of: no signal, no descriptor, no zombie of ours.
+// compile/process.c -- starts and ends a child without side effects on the
+// program that the library is part of: it leaves no signal, descriptor or
+// zombie behind.
 #include "compile/process.h"
 
 #include <errno.h>
@@ -16,8 +17,8 @@
 #include <unistd.h>
 
 enum {
-  FIRST_FREE = 10,    // our descriptors lie above those the child is given
-  WORDS_BYTES = 4096  // of what the child may say
+  FIRST_FREE = 10,     // our descriptors are above those that the child gets
+  STDERR_BYTES = 4096  // of the child's error output
 };
 
 extern char **environ;
@@ -29,12 +30,13 @@ static void close_fd(int *fd) {
 
 static void close_all(lb_process *p) {
   close_fd(&p->socket);
-  close_fd(&p->words);
-  close_fd(&p->lease);
-  close_fd(&p->handle);
+  close_fd(&p->stderr_fd);
+  close_fd(&p->grant);
+  close_fd(&p->pidfd);
 }
 
-// The same file at a descriptor that no dup2 for the child overwrites.
+// Duplicates `fd` above the descriptors that dup2 overwrites for the child, and
+// closes it.
 static int move_up(int fd) {
   int up = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FREE);
   close_fd(&fd);
@@ -42,7 +44,7 @@ static int move_up(int fd) {
 }
 
 // A small file in memory that cannot grow: whatever the child writes, it can
-// neither fill a disk nor wait for a reader. -1: not to be had.
+// neither fill a disk nor block on a reader. -1: not available.
 static int open_memory(off_t bytes) {
   int fd = memfd_create("limber-jit", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return -1;
@@ -60,9 +62,9 @@ static int set_file(posix_spawn_file_actions_t *a, int to, int fd, int flags) {
 
 static int set_files(posix_spawn_file_actions_t *a, const lb_process *p,
                      int socket) {
-  int err = set_file(a, 0, p->lease, O_RDONLY);
+  int err = set_file(a, 0, p->grant, O_RDONLY);
   if (!err) err = set_file(a, 1, -1, O_WRONLY);
-  if (!err) err = set_file(a, 2, p->words, O_WRONLY);
+  if (!err) err = set_file(a, 2, p->stderr_fd, O_WRONLY);
   if (!err) err = set_file(a, LB_PROCESS_SOCKET, socket, O_RDWR);
   if (!err)
     err = posix_spawn_file_actions_addclosefrom_np(a, LB_PROCESS_SOCKET + 1);
@@ -101,14 +103,15 @@ static int spawn(char *const argv[], int socket, lb_process *p) {
 
 lb_status lb_process_start(char *const argv[], lb_process *out) {
   int pair[2] = {-1, -1};
-  lb_process p = {.handle = -1,
+  lb_process p = {.pidfd = -1,
                   .socket = -1,
-                  .words = open_memory(WORDS_BYTES),
-                  .lease = open_memory(sizeof(lb_cpu_grant_file))};
+                  .stderr_fd = open_memory(STDERR_BYTES),
+                  .grant = open_memory(sizeof(lb_cpu_grant_file))};
   lb_status st = LB_OK;
   *out = (lb_process){0};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
-    st = lb_error(LB_IO, "no socket for %s: %s", argv[0], strerror(errno));
+    st = lb_error(LB_IO, "cannot create a socket for '%s': %s", argv[0],
+                  strerror(errno));
     goto done;
   }
   p.socket = pair[0];
@@ -118,8 +121,8 @@ lb_status lb_process_start(char *const argv[], lb_process *out) {
     st = lb_error(LB_IO, "cannot start '%s': %s", argv[0], strerror(err));
     goto done;
   }
-  p.handle = (int)syscall(SYS_pidfd_open, p.pid, 0);
-  if (p.handle >= 0) fcntl(p.handle, F_SETFD, FD_CLOEXEC);
+  p.pidfd = (int)syscall(SYS_pidfd_open, p.pid, 0);
+  if (p.pidfd >= 0) fcntl(p.pidfd, F_SETFD, FD_CLOEXEC);
   *out = p;
 
 done:
@@ -133,43 +136,44 @@ void lb_process_forget(lb_process *p) {
   *p = (lb_process){0};
 }
 
-// -- holding -----------------------------------------------------------------
+// -- suspending --------------------------------------------------------------
 
-// By its handle, unless the system has or allows no such call.
-static void signal_it(const lb_process *p, int signal) {
-  if (p->handle >= 0 &&
-      (!syscall(SYS_pidfd_send_signal, p->handle, signal, NULL, 0) ||
+// By its pidfd, unless the system does not have that call or forbids it.
+static void send_signal(const lb_process *p, int signal) {
+  if (p->pidfd >= 0 &&
+      (!syscall(SYS_pidfd_send_signal, p->pidfd, signal, NULL, 0) ||
        errno == ESRCH))
     return;
   kill(p->pid, signal);
 }
 
-void lb_process_hold(lb_process *p) {
-  if (!p->pid || p->state == LB_PROCESS_HELD) return;
-  signal_it(p, SIGSTOP);
-  p->state = LB_PROCESS_HELD;
+void lb_process_suspend(lb_process *p) {
+  if (!p->pid || p->state == LB_PROCESS_SUSPENDED) return;
+  send_signal(p, SIGSTOP);
+  p->state = LB_PROCESS_SUSPENDED;
 }
 
-// It reads what is written at each SIGCONT, the last of which comes after.
-void lb_process_go(lb_process *p, const lb_cpu_grant *lease) {
-  lb_cpu_grant l = lease ? *lease : (lb_cpu_grant){0};
-  if (!p->pid || (!lease && p->state == LB_PROCESS_GOES)) return;
-  ssize_t n = p->lease < 0 ? 0 : pwrite(p->lease, &l, sizeof l, 0);
-  (void)n;  // without a file: it does not pause, and is held
-  signal_it(p, SIGCONT);
-  p->state = lease ? LB_PROCESS_LEASED : LB_PROCESS_GOES;
+// The child reads the grant at each SIGCONT, and the last SIGCONT is sent after
+// the grant is written.
+void lb_process_resume(lb_process *p, const lb_cpu_grant *grant) {
+  lb_cpu_grant l = grant ? *grant : (lb_cpu_grant){0};
+  if (!p->pid || (!grant && p->state == LB_PROCESS_RUNNING)) return;
+  ssize_t n = p->grant < 0 ? 0 : pwrite(p->grant, &l, sizeof l, 0);
+  (void)n;  // without a file it does not pause, and is suspended
+  send_signal(p, SIGCONT);
+  p->state = grant ? LB_PROCESS_GRANTED : LB_PROCESS_RUNNING;
 }
 
 lb_child_state lb_process_child_state(const lb_process *p) {
   lb_cpu_grant_file f = {0};
-  if (!p->pid || p->lease < 0) return LB_CHILD_STARTING;
-  if (pread(p->lease, &f, sizeof f, 0) != sizeof f) return LB_CHILD_STARTING;
-  return f.stage >= LB_CHILD_LOADING && f.stage <= LB_CHILD_READY
-             ? (lb_child_state)f.stage
+  if (!p->pid || p->grant < 0) return LB_CHILD_STARTING;
+  if (pread(p->grant, &f, sizeof f, 0) != sizeof f) return LB_CHILD_STARTING;
+  return f.child_state >= LB_CHILD_LOADING && f.child_state <= LB_CHILD_READY
+             ? (lb_child_state)f.child_state
              : LB_CHILD_STARTING;
 }
 
-int64_t lb_process_spent(const lb_process *p) {
+int64_t lb_process_cpu_ns(const lb_process *p) {
   clockid_t clock;
   struct timespec t;
   if (!p->pid || clock_getcpuclockid(p->pid, &clock)) return 0;
@@ -177,22 +181,22 @@ int64_t lb_process_spent(const lb_process *p) {
   return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-// -- the end -----------------------------------------------------------------
+// -- ending ------------------------------------------------------------------
 
-// True once it has ended. Somebody else in this program may have waited for
-// it, or children may be reaped by themselves: then *status is -1.
+// True once it has ended. *status is -1 if other code in this program has
+// reaped it, or if children are reaped automatically.
 static bool reap(const lb_process *p, int flags, int *status) {
-  pid_t got;
+  pid_t reaped;
   do {
-    got = waitpid(p->pid, status, flags);
-  } while (got < 0 && errno == EINTR);
-  if (got < 0) *status = -1;
-  return got != 0;
+    reaped = waitpid(p->pid, status, flags);
+  } while (reaped < 0 && errno == EINTR);
+  if (reaped < 0) *status = -1;
+  return reaped != 0;
 }
 
 static bool reap_within(const lb_process *p, int ms, int *status) {
-  if (p->handle >= 0) {
-    struct pollfd ended = {.fd = p->handle, .events = POLLIN};
+  if (p->pidfd >= 0) {
+    struct pollfd ended = {.fd = p->pidfd, .events = POLLIN};
     poll(&ended, 1, ms);
     return reap(p, WNOHANG, status);
   }
@@ -203,7 +207,7 @@ static bool reap_within(const lb_process *p, int ms, int *status) {
   return false;
 }
 
-static void tell_status(int status, bool killed, lb_strbuf *how) {
+static void describe_status(int status, bool killed, lb_strbuf *how) {
   if (killed)
     lb_strbuf_puts(how, "it was killed");
   else if (status == -1)
@@ -214,7 +218,7 @@ static void tell_status(int status, bool killed, lb_strbuf *how) {
     lb_strbuf_printf(how, "it ended with code %d", WEXITSTATUS(status));
 }
 
-static void tell_words(int fd, lb_strbuf *how) {
+static void describe_stderr(int fd, lb_strbuf *how) {
   char line[256];
   ssize_t n = fd < 0 ? 0 : pread(fd, line, sizeof line, 0);
   if (n <= 0 || !line[0] || line[0] == '\n') return;
@@ -228,18 +232,18 @@ void lb_process_stop(lb_process *p, int grace_ms, lb_strbuf *how) {
   if (p->pid == 0) return;
   bool killed = !reap(p, WNOHANG, &status);
   if (killed && grace_ms > 0) {
-    lb_process_go(p, NULL);
+    lb_process_resume(p, NULL);
     // A child of fork may hold this socket too: closing it is not enough.
     shutdown(p->socket, SHUT_RDWR);
     killed = !reap_within(p, grace_ms, &status);
   }
   if (killed) {
-    signal_it(p, SIGKILL);
+    send_signal(p, SIGKILL);
     reap(p, 0, &status);
   }
   if (how) {
-    tell_status(status, killed, how);
-    tell_words(p->words, how);
+    describe_status(status, killed, how);
+    describe_stderr(p->stderr_fd, how);
   }
   lb_process_forget(p);
 }

@@ -1,4 +1,4 @@
-// compile/service_test.c -- kernels that come by themselves, whatever happens.
+// compile/service_test.c -- background compiling, and its failures.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,7 +26,7 @@
 #include "spec/generator.h"
 
 #define SLOTS 24
-#define LONG_NS INT64_C(200000000000)  // when it is not to be reached
+#define LONG_NS INT64_C(200000000000)  // a timeout that is not reached
 
 typedef struct fixture {
   testdir dir;
@@ -36,9 +36,10 @@ typedef struct fixture {
   lb_pool *pool;
   lb_hub hub;
   lb_seat *seat;
-  lb_store *store;  // NULL: nothing is kept
+  lb_store *store;  // NULL: nothing is stored
   lb_service *service;
-  unsigned session;  // of those that compile in the background; 0: none
+  unsigned
+      session;  // number of the session; it compiles in the background, or 0
   lb_slot *slot[SLOTS];
   atomic_int warnings;
   lb_log log;
@@ -73,7 +74,7 @@ static void add_slots(fixture *f) {
   }
 }
 
-// As in a process that begins.
+// As in a new process.
 static void renew_slots(fixture *f) {
   lb_cpu_device_init(&f->cpu, NULL, false, NULL);
   ok(lb_slots_init(&f->slots, 16, &f->cpu.base));
@@ -119,37 +120,37 @@ static int tear_down(void **state) {
   return 0;
 }
 
-// With the fake worker that behaves like `name`, and a session that compiles in
-// the background or one that does not.
+// Uses the fake worker that behaves like `name`. `background`: the session
+// compiles in the background.
 static void open_service(fixture *f, const char *name, bool background) {
-  lb_service_options o = {.maker = {.worker = testdir_at(&f->dir, name),
-                                    .slots = &f->slots,
-                                    .store = f->store,
-                                    .log = &f->log,
-                                    .hub = &f->hub,
-                                    .target = {.level = LB_LEVEL_V3}},
-                          .judges = true};
-  assert_true(symlink(FAKE_WORKER, o.maker.worker) == 0 || errno == EEXIST);
+  lb_service_options o = {.builder = {.worker = testdir_at(&f->dir, name),
+                                      .slots = &f->slots,
+                                      .store = f->store,
+                                      .log = &f->log,
+                                      .hub = &f->hub,
+                                      .target = {.level = LB_LEVEL_V3}},
+                          .trials = true};
+  assert_true(symlink(FAKE_WORKER, o.builder.worker) == 0 || errno == EEXIST);
   ok(lb_service_new(&o, &f->service));
   f->session = lb_service_join(f->service);
-  if (background) lb_service_hold(f->service);
+  if (background) lb_service_begin_background(f->service);
 }
 
-static void tell(fixture *f, int i, uint64_t run) {
-  lb_slot_sample seen = {.session = 1, .run = run, .ns = 1000};
-  lb_service_add_sample(f->service, f->slot[i], &seen);
+static void add_sample(fixture *f, int i, uint64_t run) {
+  lb_slot_sample sample = {.session = 1, .run = run, .ns = 1000};
+  lb_service_add_sample(f->service, f->slot[i], &sample);
 }
 
 static void nap(int ms) { usleep((useconds_t)ms * 1000); }
 
-static bool is_made(const fixture *f, int i) {
+static bool is_compiled(const fixture *f, int i) {
   return lb_slot_tier(f->slot[i]) > LB_TIER_PACK;
 }
 
-static void wait_until_made(const fixture *f, int i) {
+static void wait_until_compiled(const fixture *f, int i) {
   int64_t end = lb_clock_ns() + LONG_NS;
-  while (!is_made(f, i) && lb_clock_ns() < end) nap(1);
-  assert_true(is_made(f, i));
+  while (!is_compiled(f, i) && lb_clock_ns() < end) nap(1);
+  assert_true(is_compiled(f, i));
 }
 
 static lb_status settle(fixture *f, double seconds) {
@@ -167,83 +168,84 @@ static void fails(lb_status st, lb_code code, const char *part) {
 
 // -- runs ---------------------------------------------------------------------
 
-// As a plan does that could use slot i at other rows.
+// As by a plan that could use slot i at other numbers of rows.
 static void want(fixture *f, int i) {
   lb_slots_want_variants(&f->slots, EAGER, f->slot[i], NULL, 0);
 }
 
-static void what_no_run_has_met_is_made_once_requests_rest(void **state) {
+static void unused_slots_are_compiled_once_requests_are_idle(void **state) {
   fixture *f = *state;
   open_service(f, "kernel", true);
   want(f, 1);
   lb_pool_enter(f->pool);
-  tell(f, 0, 1);
-  tell(f, 0, 2);
-  wait_until_made(f, 0);
+  add_sample(f, 0, 1);
+  add_sample(f, 0, 2);
+  wait_until_compiled(f, 0);
   nap(250);
-  assert_false(is_made(f, 1));
+  assert_false(is_compiled(f, 1));
   lb_pool_leave(f->pool);
-  wait_until_made(f, 1);
-  assert_false(is_made(f, 2));  // no plan has a use for it
+  wait_until_compiled(f, 1);
+  assert_false(is_compiled(f, 2));  // no plan wants it
 }
 
-// As one that a rehearsal has put into the table, where it was passed over.
-static void what_is_wanted_late_is_made_as_well(void **state) {
+// The slot was in the table before it was wanted, and had been scanned, as
+// after a load warm-up.
+static void slots_wanted_later_are_compiled_too(void **state) {
   fixture *f = *state;
   open_service(f, "kernel", true);
-  tell(f, 0, 1);
-  tell(f, 0, 2);
-  wait_until_made(f, 0);
+  add_sample(f, 0, 1);
+  add_sample(f, 0, 2);
+  wait_until_compiled(f, 0);
   want(f, 1);
-  tell(f, 2, 3);
-  tell(f, 2, 4);
-  wait_until_made(f, 2);
-  wait_until_made(f, 1);
+  add_sample(f, 2, 3);
+  add_sample(f, 2, 4);
+  wait_until_compiled(f, 2);
+  wait_until_compiled(f, 1);
 }
 
-static void what_loading_wants_is_made_without_a_run(void **state) {
+static void slots_wanted_by_loading_are_compiled_without_a_run(void **state) {
   fixture *f = *state;
   open_service(f, "kernel", true);
-  nap(20);  // it has looked, and sleeps
+  nap(20);  // by now it has looked for work, and sleeps
   want(f, 1);
   lb_slots_expect(&f->slots, EAGER, f->slot[2]);
-  lb_service_look(f->service);
-  wait_until_made(f, 1);
-  wait_until_made(f, 2);
-  assert_false(is_made(f, 0));
+  lb_service_notify(f->service);
+  wait_until_compiled(f, 1);
+  wait_until_compiled(f, 2);
+  assert_false(is_compiled(f, 0));
 }
 
-// Nobody compiles in the background: a model that is loaded starts nothing.
-static void looking_starts_nothing_unless_somebody_holds(void **state) {
+// No session compiles in the background: loading a model starts nothing.
+static void notify_starts_nothing_without_a_background_user(void **state) {
   fixture *f = *state;
   open_service(f, "kernel", false);
   want(f, 1);
-  lb_service_look(f->service);
+  lb_service_notify(f->service);
   nap(150);
-  assert_false(is_made(f, 1));
-  assert_int_equal(lb_service_count(f->service).waiting, 0);
+  assert_false(is_compiled(f, 1));
+  assert_int_equal(lb_service_count(f->service).queued, 0);
 }
 
-static void what_others_want_ahead_outlives_a_session(void **state) {
+static void slots_others_want_ahead_outlive_a_session(void **state) {
   fixture *f = *state;
   open_service(f, "kernel", true);
   unsigned other = lb_service_join(f->service);
-  lb_pool_enter(f->pool);  // requests do not rest
+  lb_pool_enter(f->pool);  // requests are not idle
   want(f, 1);
-  assert_true(lb_service_count(f->service).waiting >= 1);
+  assert_true(lb_service_count(f->service).queued >= 1);
   lb_service_leave(f->service, other);
   lb_pool_leave(f->pool);
-  lb_service_look(f->service);
-  wait_until_made(f, 1);
+  lb_service_notify(f->service);
+  wait_until_compiled(f, 1);
 }
 
-// Whoever compiles puts what it will compile into its queue: it is asked for.
-static bool is_asked(const fixture *f, int i) {
+// The service queues every slot that it is going to compile.
+static bool is_queued(const fixture *f, int i) {
   return lb_slot_is_queued(f->slot[i]);
 }
 
 // The slots are not of critical specs.
-static void what_sessions_do_not_want_ahead_waits_for_settle(void **state) {
+static void slots_not_wanted_ahead_wait_for_settle(void **state) {
   fixture *f = *state;
   lb_slots_want_variants(&f->slots, (lb_slot_user){.ahead = LB_AHEAD_NONE},
                          f->slot[0], &f->slot[1], 1);
@@ -251,47 +253,49 @@ static void what_sessions_do_not_want_ahead_waits_for_settle(void **state) {
                          f->slot[2], &f->slot[3], 1);
   want(f, 4);
   open_service(f, "kernel", true);
-  tell(f, 4, 1);
-  wait_until_made(f, 4);
-  for (int i = 0; i < 4; i++) assert_false(is_asked(f, i) || is_made(f, i));
+  add_sample(f, 4, 1);
+  wait_until_compiled(f, 4);
+  for (int i = 0; i < 4; i++)
+    assert_false(is_queued(f, i) || is_compiled(f, i));
   want(f, 0);  // a session that is more eager
-  tell(f, 5, 1);
-  wait_until_made(f, 0);
-  for (int i = 1; i < 4; i++) assert_false(is_asked(f, i) || is_made(f, i));
+  add_sample(f, 5, 1);
+  wait_until_compiled(f, 0);
+  for (int i = 1; i < 4; i++)
+    assert_false(is_queued(f, i) || is_compiled(f, i));
   ok(settle(f, 60));
-  for (int i = 0; i < 4; i++) assert_true(is_made(f, i));
+  for (int i = 0; i < 4; i++) assert_true(is_compiled(f, i));
 }
 
-static void a_slot_is_made_at_its_second_sighting(void **state) {
+static void a_slot_is_compiled_at_its_second_use(void **state) {
   fixture *f = *state;
   open_service(f, "kernel", true);
-  lb_pool_enter(f->pool);  // requests do not rest
-  tell(f, 0, 1);
-  tell(f, 0, 1);  // the same run: no second one
-  tell(f, 1, 1);
+  lb_pool_enter(f->pool);  // requests are not idle
+  add_sample(f, 0, 1);
+  add_sample(f, 0, 1);  // the same run does not count twice
+  add_sample(f, 1, 1);
   nap(250);
-  assert_false(is_made(f, 0));
-  tell(f, 0, 2);
-  wait_until_made(f, 0);
-  assert_false(is_made(f, 1));
+  assert_false(is_compiled(f, 0));
+  add_sample(f, 0, 2);
+  wait_until_compiled(f, 0);
+  assert_false(is_compiled(f, 1));
   lb_cpu_function(lb_slot_kernel(f->slot[0]))(NULL);  // it can be called
   lb_pool_leave(f->pool);
 }
 
-static void a_slot_seen_once_is_made_when_requests_rest(void **state) {
+static void a_slot_used_once_is_compiled_when_requests_are_idle(void **state) {
   fixture *f = *state;
   open_service(f, "kernel", true);
-  tell(f, 0, 1);
-  wait_until_made(f, 0);
-  assert_false(is_made(f, 1));
+  add_sample(f, 0, 1);
+  wait_until_compiled(f, 0);
+  assert_false(is_compiled(f, 1));
 }
 
 static bool has_worker(void) { return waitpid(-1, NULL, WNOHANG) == 0; }
 
-static void the_worker_is_there_before_the_first_request(void **state) {
+static void the_worker_is_started_before_the_first_request(void **state) {
   fixture *f = *state;
   int64_t end = lb_clock_ns() + LONG_NS;
-  lb_pool_enter(f->pool);  // as a model does that is loaded
+  lb_pool_enter(f->pool);  // as while a model is loaded
   open_service(f, "kernel", true);
   assert_false(has_worker());
   lb_pool_leave(f->pool);
@@ -299,8 +303,7 @@ static void the_worker_is_there_before_the_first_request(void **state) {
   assert_true(has_worker());
 }
 
-static void no_worker_is_started_where_requests_run_or_none_is_wanted(
-    void **state) {
+static void no_worker_starts_while_requests_run_or_without_need(void **state) {
   fixture *f = *state;
   lb_pool_enter(f->pool);
   open_service(f, "kernel", true);
@@ -313,34 +316,34 @@ static void no_worker_is_started_where_requests_run_or_none_is_wanted(
   assert_false(has_worker());
 }
 
-// It waits for them to rest, but not for ever.
+// It waits for idle requests, but not forever.
 static void the_first_start_waits_while_requests_run(void **state) {
   fixture *f = *state;
   open_service(f, "kernel", true);
   lb_pool_enter(f->pool);
   int64_t begin = lb_clock_ns();
-  tell(f, 0, 1);
-  tell(f, 0, 2);
+  add_sample(f, 0, 1);
+  add_sample(f, 0, 2);
   nap(200);
   bool is_there = has_worker();
-  bool late = lb_clock_ns() - begin > 400000000;  // this thread was
+  bool late = lb_clock_ns() - begin > 400000000;  // this thread was delayed
   assert_true(!is_there || late);
-  wait_until_made(f, 0);
+  wait_until_compiled(f, 0);
   lb_pool_leave(f->pool);
 }
 
-static void nothing_is_made_in_the_background_if_that_is_off(void **state) {
+static void nothing_is_compiled_in_the_background_if_off(void **state) {
   fixture *f = *state;
   open_service(f, "kernel", false);
-  tell(f, 0, 1);
-  tell(f, 0, 2);
+  add_sample(f, 0, 1);
+  add_sample(f, 0, 2);
   nap(250);
-  assert_false(is_made(f, 0));
+  assert_false(is_compiled(f, 0));
   ok(settle(f, 60));
-  for (int i = 0; i < SLOTS; i++) assert_true(is_made(f, i));
+  for (int i = 0; i < SLOTS; i++) assert_true(is_compiled(f, i));
 }
 
-// The session that asks for the fewest sightings decides, whoever came first.
+// The lowest threshold of all sessions decides, whichever reported first.
 static void the_lowest_compile_threshold_decides(void **state) {
   fixture *f = *state;
   lb_slot_sample many = {
@@ -353,53 +356,53 @@ static void the_lowest_compile_threshold_decides(void **state) {
     lb_service_add_sample(f->service, f->slot[0], &many);
   one.run = many.run;
   lb_service_add_sample(f->service, f->slot[1], &one);
-  wait_until_made(f, 1);
-  assert_false(is_made(f, 0));
+  wait_until_compiled(f, 1);
+  assert_false(is_compiled(f, 0));
   lb_service_add_sample(f->service, f->slot[0], &one);
-  wait_until_made(f, 0);
+  wait_until_compiled(f, 0);
   lb_pool_leave(f->pool);
 }
 
-// Thread and process are gone, and come again with whoever needs them.
-static void a_service_rests_and_goes_on(void **state) {
+// Thread and process are gone, and start again when they are needed.
+static void a_stopped_service_starts_again(void **state) {
   fixture *f = *state;
   open_service(f, "kernel", true);
   for (int i = 0; i < SLOTS; i++) {
-    tell(f, i, 1);
-    tell(f, i, 2);
+    add_sample(f, i, 1);
+    add_sample(f, i, 2);
     nap(i % 3);
-    lb_service_rest(f->service);  // not while it is held
-    lb_service_let_go(f->service);
-    lb_service_rest(f->service);
+    lb_service_try_stop(f->service);  // declines: there is a background user
+    lb_service_end_background(f->service);
+    lb_service_try_stop(f->service);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
-    lb_service_hold(f->service);
+    lb_service_begin_background(f->service);
   }
   ok(settle(f, 60));
-  for (int i = 0; i < SLOTS; i++) assert_true(is_made(f, i));
+  for (int i = 0; i < SLOTS; i++) assert_true(is_compiled(f, i));
 }
 
-typedef struct rester {
+typedef struct stopper {
   fixture *f;
   atomic_bool stop;
-} rester;
+} stopper;
 
-static void *rest_often(void *user) {
-  rester *r = user;
-  while (!atomic_load(&r->stop)) lb_service_rest(r->f->service);
+static void *stop_often(void *user) {
+  stopper *r = user;
+  while (!atomic_load(&r->stop)) lb_service_try_stop(r->f->service);
   return NULL;
 }
 
-// Though the thread is ended under them again and again.
-static void who_settles_while_it_rests_is_served(void **state) {
+// Although the thread is ended repeatedly meanwhile.
+static void settling_works_while_the_service_is_stopped(void **state) {
   fixture *f = *state;
-  rester r = {.f = f};
+  stopper r = {.f = f};
   pthread_t thread;
   open_service(f, "kernel", false);
-  assert_int_equal(pthread_create(&thread, NULL, rest_often, &r), 0);
+  assert_int_equal(pthread_create(&thread, NULL, stop_often, &r), 0);
   for (int i = 0; i < 5; i++) {
     ok(settle(f, 60));
     for (int k = 0; k < SLOTS; k++) {
-      assert_true(is_made(f, k));
+      assert_true(is_compiled(f, k));
       lb_slots_withdraw(&f->slots, f->slot[k]);
     }
   }
@@ -407,50 +410,50 @@ static void who_settles_while_it_rests_is_served(void **state) {
   pthread_join(thread, NULL);
 }
 
-static void what_a_session_asked_for_goes_with_it(void **state) {
+static void slots_queued_by_a_session_are_dropped_with_it(void **state) {
   fixture *f = *state;
   open_service(f, "kernel", true);
   lb_pool_enter(f->pool);
-  assert_int_equal(f->session, 1);  // as tell has it
-  tell(f, 0, 1);
-  assert_int_equal(lb_service_count(f->service).waiting, 1);
+  assert_int_equal(f->session, 1);  // as add_sample assumes
+  add_sample(f, 0, 1);
+  assert_int_equal(lb_service_count(f->service).queued, 1);
   lb_service_leave(f->service, f->session);
-  assert_int_equal(lb_service_count(f->service).waiting, 0);
-  tell(f, 0, 2);  // whoever needs it asks again
-  wait_until_made(f, 0);
+  assert_int_equal(lb_service_count(f->service).queued, 0);
+  add_sample(f, 0, 2);  // a session that needs it queues it again
+  wait_until_compiled(f, 0);
   lb_pool_leave(f->pool);
 }
 
-static void what_was_evicted_is_made_again(void **state) {
+static void evicted_kernels_are_compiled_again(void **state) {
   fixture *f = *state;
   open_service(f, "kernel", true);
-  tell(f, 0, 1);
-  tell(f, 0, 2);
-  wait_until_made(f, 0);
+  add_sample(f, 0, 1);
+  add_sample(f, 0, 2);
+  wait_until_compiled(f, 0);
   unsigned reviews = atomic_load(&f->slots.reviews);
   lb_lru_set_capacity(&f->lru, 0);
-  assert_false(is_made(f, 0));
+  assert_false(is_compiled(f, 0));
   assert_true(atomic_load(&f->slots.reviews) > reviews);
-  ok(settle(f, 60));  // nothing would be kept: nothing to wait for
+  ok(settle(f, 60));  // the cache holds nothing: nothing to wait for
   lb_lru_set_capacity(&f->lru, 1 << 20);
-  atomic_store(&f->slot[0]->wanted, true);  // as a run does that meets it
-  for (uint64_t run = 3; run < 9; run++) tell(f, 0, run);
-  wait_until_made(f, 0);
+  atomic_store(&f->slot[0]->wanted, true);  // as by a run that uses it
+  for (uint64_t run = 3; run < 9; run++) add_sample(f, 0, run);
+  wait_until_compiled(f, 0);
 }
 
 // -- settling -----------------------------------------------------------------
 
-static void settling_makes_all_that_lacks(void **state) {
+static void settling_compiles_all_pending_slots(void **state) {
   fixture *f = *state;
   open_service(f, "kernel", true);
   ok(settle(f, 60));
-  for (int i = 0; i < SLOTS; i++) assert_true(is_made(f, i));
-  assert_int_equal(lb_service_count(f->service).made.compiled, SLOTS);
+  for (int i = 0; i < SLOTS; i++) assert_true(is_compiled(f, i));
+  assert_int_equal(lb_service_count(f->service).kernels.compiled, SLOTS);
   ok(settle(f, 0));
-  lb_compile_record built;
-  assert_true(lb_service_compile_record(f->service, SLOTS - 1, &built));
-  assert_null(built.refused);
-  assert_false(lb_service_compile_record(f->service, SLOTS, &built));
+  lb_compile_record record;
+  assert_true(lb_service_compile_record(f->service, SLOTS - 1, &record));
+  assert_null(record.error);
+  assert_false(lb_service_compile_record(f->service, SLOTS, &record));
 }
 
 static atomic_int stops;
@@ -460,7 +463,7 @@ static void count_stop(int signal, siginfo_t *info, void *context) {
   if (info->si_code == CLD_STOPPED) atomic_fetch_add(&stops, 1);
 }
 
-static void settling_is_not_held_back_by_requests(void **state) {
+static void settling_is_not_throttled_by_requests(void **state) {
   fixture *f = *state;
   struct sigaction old,
       a = {.sa_sigaction = count_stop, .sa_flags = SA_SIGINFO | SA_RESTART};
@@ -474,7 +477,7 @@ static void settling_is_not_held_back_by_requests(void **state) {
   sigaction(SIGCHLD, &old, NULL);
 }
 
-static void settling_ends_when_time_is_over(void **state) {
+static void settling_ends_when_the_time_is_over(void **state) {
   fixture *f = *state;
   open_service(f, "hang", true);
   fails(settle(f, 0.05), LB_CANCELLED, "not settled in the time given");
@@ -482,34 +485,34 @@ static void settling_ends_when_time_is_over(void **state) {
   assert_int_equal(atomic_load(&f->warnings), 0);
 }
 
-static void a_cache_too_small_for_all_does_not_keep_settle(void **state) {
+static void a_cache_too_small_for_all_does_not_block_settle(void **state) {
   fixture *f = *state;
   open_service(f, "kernel", true);
   lb_lru_set_capacity(&f->lru, 2000);
   ok(settle(f, 60));
-  assert_int_equal(lb_service_count(f->service).made.compiled, SLOTS);
+  assert_int_equal(lb_service_count(f->service).kernels.compiled, SLOTS);
 }
 
 typedef struct leaver {
   fixture *f;
-  atomic_int turn;
+  atomic_int round;
 } leaver;
 
 enum { LEAVES = 300 };
 
-// Once for each turn.
+// Once per round.
 static void *leave_often(void *user) {
   leaver *l = user;
   for (int i = 1; i <= LEAVES; i++) {
-    while (atomic_load(&l->turn) < i) sched_yield();
+    while (atomic_load(&l->round) < i) sched_yield();
     lb_service_leave(l->f->service, 1);
   }
   return NULL;
 }
 
-// A session that leaves takes what it asked for with it; who waits for the same
-// at that moment asks again.
-static void who_settles_is_not_left_by_sessions_that_leave(void **state) {
+// A leaving session drops slots from the queue; a settler that waits for one at
+// that moment queues it again.
+static void settling_survives_sessions_that_leave(void **state) {
   fixture *f = *state;
   pthread_t thread;
   leaver l = {.f = f};
@@ -519,45 +522,47 @@ static void who_settles_is_not_left_by_sessions_that_leave(void **state) {
   assert_int_equal(lb_thread_start(leave_often, &l, &thread), 0);
   for (int i = 1; i <= LEAVES; i++) {
     lb_slots_withdraw(&f->slots, f->slot[0]);
-    tell(f, 0, (uint64_t)i);
-    atomic_store(&l.turn, i);
+    add_sample(f, 0, (uint64_t)i);
+    atomic_store(&l.round, i);
     ok(settle(f, 100));
   }
   pthread_join(thread, NULL);
   lb_pool_leave(f->pool);
 }
 
-// The job that found no room for its kernel may still be under way.
-static void module_that_was_made_before_settling_is_used(void **state) {
+// The job that found the cache too small may still be in progress.
+static void space_freed_before_settling_is_used(void **state) {
   fixture *f = *state;
   open_service(f, "kernel", true);
   for (int i = 1; i < SLOTS; i++) atomic_store(&f->slot[i]->wanted, false);
   for (uint64_t run = 1; run < 100; run += 2) {
     lb_slots_withdraw(&f->slots, f->slot[0]);
     lb_lru_set_capacity(&f->lru, 100);
-    tell(f, 0, run);
-    tell(f, 0, run + 1);
-    while (!atomic_load(&lb_slot_profile_of(f->slot[0])->large)) sched_yield();
+    add_sample(f, 0, run);
+    add_sample(f, 0, run + 1);
+    while (!atomic_load(&lb_slot_profile_of(f->slot[0])->too_large))
+      sched_yield();
     lb_lru_set_capacity(&f->lru, 1 << 20);
     ok(settle(f, 100));
-    assert_true(is_made(f, 0));
+    assert_true(is_compiled(f, 0));
   }
 }
 
-static void a_refused_key_is_not_asked_for_again(void **state) {
+static void a_failed_key_is_not_queued_again(void **state) {
   fixture *f = *state;
   open_service(f, "refuse", true);
   ok(settle(f, 60));
-  lb_compile_record built;
-  assert_int_equal(lb_service_count(f->service).made.refused, SLOTS);
-  assert_true(lb_service_compile_record(f->service, 0, &built));
-  assert_non_null(strstr(built.refused, "not?this"));
+  lb_compile_record record;
+  assert_int_equal(lb_service_count(f->service).kernels.compile_failures,
+                   SLOTS);
+  assert_true(lb_service_compile_record(f->service, 0, &record));
+  assert_non_null(strstr(record.error, "not?this"));
   ok(settle(f, 0));
 }
 
 // -- workers that fail --------------------------------------------------------
 
-static void each_way_to_fail_is_one_warning(void **state) {
+static void each_kind_of_failure_logs_one_warning(void **state) {
   static const char *const names[] = {"crash", "garbage", "early", "huge",
                                       "half"};
   fixture *f = *state;
@@ -566,19 +571,19 @@ static void each_way_to_fail_is_one_warning(void **state) {
     open_service(f, names[i], true);
     fails(settle(f, 60), LB_IO, names[i]);
     for (int k = 0; k < SLOTS; k++)
-      for (uint64_t run = 1; run < 4; run++) tell(f, k, run);
+      for (uint64_t run = 1; run < 4; run++) add_sample(f, k, run);
     nap(20);
     fails(settle(f, 60), LB_IO, names[i]);
     assert_int_equal(atomic_load(&f->warnings), 1);
     close_service(f);
     for (int k = 0; k < SLOTS; k++) {
-      assert_false(is_made(f, k));
+      assert_false(is_compiled(f, k));
       lb_slot_profile_of(f->slot[k])->failures = 0;
     }
   }
 }
 
-static void kernels_for_shapes_to_come_may_lack(void **state) {
+static void kernels_for_future_shapes_may_be_missing(void **state) {
   fixture *f = *state;
   lb_facts facts = {0};
   lb_slot *slot;
@@ -597,9 +602,9 @@ static void kernels_for_shapes_to_come_may_lack(void **state) {
   fails(settle(f, 60), LB_IO, "crash");
 }
 
-static void a_worker_that_works_at_last_is_used(void **state) {
+static void a_worker_that_recovers_is_used(void **state) {
   fixture *f = *state;
-  open_service(f, "kernel", false);  // nobody else tries it in between
+  open_service(f, "kernel", false);  // no background job tries it in between
   unlink(testdir_at(&f->dir, "kernel"));
   fails(settle(f, 60), LB_IO, "kernel");
   symlink(FAKE_WORKER, testdir_at(&f->dir, "kernel"));
@@ -607,47 +612,47 @@ static void a_worker_that_works_at_last_is_used(void **state) {
   assert_int_equal(atomic_load(&f->warnings), 1);
 }
 
-static void the_background_tries_again_by_itself(void **state) {
+static void background_compiling_retries_by_itself(void **state) {
   fixture *f = *state;
   open_service(f, "kernel", true);
   unlink(testdir_at(&f->dir, "kernel"));
-  tell(f, 0, 1);
-  tell(f, 0, 2);
+  add_sample(f, 0, 1);
+  add_sample(f, 0, 2);
   int64_t end = lb_clock_ns() + LONG_NS;
   while (!atomic_load(&f->warnings) && lb_clock_ns() < end) nap(1);
   symlink(FAKE_WORKER, testdir_at(&f->dir, "kernel"));
-  wait_until_made(f, 0);
+  wait_until_compiled(f, 0);
 }
 
 // -- trials -------------------------------------------------------------------
 
-// Runs in which it was even decide the trial of slot i.
+// Ends the trial of slot i by runs without a difference in speed.
 static void decide(fixture *f, int i) {
   lb_trial_time t = {.work = 1, .cost = 1, .ns = 1000};
   bool decided = false;
-  for (; !decided; t.former = !t.former) {
+  for (; !decided; t.baseline = !t.baseline) {
     t.run++;
     decided = lb_trial_add(lb_slot_trial(f->slot[i]), &t);
   }
-  lb_service_decided(f->service);
+  lb_service_trial_decided(f->service);
 }
 
-static void a_trial_is_judged_while_another_kernel_is_made(void **state) {
+static void a_trial_ends_while_another_kernel_is_compiled(void **state) {
   fixture *f = *state;
   open_service(f, "once", true);
   lb_pool_enter(f->pool);
-  tell(f, 0, 1);
-  tell(f, 0, 2);
-  wait_until_made(f, 0);
-  tell(f, 1, 3);
-  tell(f, 1, 4);
-  while (lb_service_count(f->service).waiting) nap(1);
+  add_sample(f, 0, 1);
+  add_sample(f, 0, 2);
+  wait_until_compiled(f, 0);
+  add_sample(f, 1, 3);
+  add_sample(f, 1, 4);
+  while (lb_service_count(f->service).queued) nap(1);
   while (lb_slot_trial_state(f->slot[0]) != LB_TRIAL_OPEN) nap(1);
   decide(f, 0);
   while (lb_slot_trial_state(f->slot[0]) != LB_TRIAL_NONE) nap(1);
-  assert_int_equal(lb_service_count(f->service).made.kept, 1);
+  assert_int_equal(lb_service_count(f->service).kernels.kept, 1);
   assert_int_equal(lb_service_count(f->service).failures, 0);  // not yet
-  assert_false(is_made(f, 1));
+  assert_false(is_compiled(f, 1));
   lb_pool_leave(f->pool);
 }
 
@@ -655,7 +660,7 @@ static void a_trial_is_judged_while_another_kernel_is_made(void **state) {
 
 static lb_store *open_store(fixture *f) {
   lb_store *s;
-  ok(lb_store_new(&(lb_store_options){.folder = testdir_at(&f->dir, "store"),
+  ok(lb_store_new(&(lb_store_options){.directory = testdir_at(&f->dir, "store"),
                                       .log = &f->log},
                   &s));
   return s;
@@ -668,8 +673,8 @@ static lb_hash128 key_of(const lb_slot *slot) {
   return lb_kernel_store_key(&r, LB_GENERATOR_VERSION);
 }
 
-// There it may be held back for long.
-static void what_pays_soon_does_not_wait_for_another_process(void **state) {
+// The other process may be throttled for long.
+static void a_high_payback_does_not_wait_for_another_process(void **state) {
   fixture *f = *state;
   lb_store *other = open_store(f);
   assert_int_equal(lb_store_lease(other, key_of(f->slot[0]), 1),
@@ -678,7 +683,7 @@ static void what_pays_soon_does_not_wait_for_another_process(void **state) {
   open_service(f, "kernel", true);
   lb_pool_enter(f->pool);
   int64_t start = lb_clock_ns();
-  for (uint64_t run = 1; !is_made(f, 0); run++, nap(1)) {
+  for (uint64_t run = 1; !is_compiled(f, 0); run++, nap(1)) {
     lb_slot_sample much = {.session = 1, .run = run, .ns = INT64_C(1000000000)};
     lb_service_add_sample(f->service, f->slot[0], &much);
   }
@@ -689,7 +694,7 @@ static void what_pays_soon_does_not_wait_for_another_process(void **state) {
   lb_store_free(other);
 }
 
-// A store with kernels of all slots, and slots that have none of them.
+// A store with the kernels of all slots, and slots without any.
 static void fill_store(fixture *f) {
   f->store = open_store(f);
   open_service(f, "kernel", false);
@@ -700,23 +705,23 @@ static void fill_store(fixture *f) {
 }
 
 static uint64_t found(const fixture *f) {
-  return lb_service_count(f->service).made.found;
+  return lb_service_count(f->service).kernels.found;
 }
 
-#define SOON_NS INT64_C(100000000)  // a request has no slice to share before
+#define SOON_NS INT64_C(100000000)  // no slice is granted before
 
-static void what_is_on_disk_is_loaded_before_it_is_asked_for(void **state) {
+static void kernels_on_disk_are_preloaded(void **state) {
   fixture *f = *state;
   fill_store(f);
   open_service(f, "kernel", true);
-  for (int i = 0; i < SLOTS; i++) wait_until_made(f, i);
+  for (int i = 0; i < SLOTS; i++) wait_until_compiled(f, i);
   assert_int_equal(found(f), SLOTS);
   close_service(f);
   lb_store_free(f->store);
 }
 
-// Nor do requests feel it: it comes when they leave a processor, or in slices.
-static void what_is_on_disk_waits_while_requests_run(void **state) {
+// Preloading is throttled: it waits for a free processor, or runs in slices.
+static void preloading_waits_while_requests_run(void **state) {
   fixture *f = *state;
   fill_store(f);
   lb_pool_enter(f->pool);
@@ -726,23 +731,23 @@ static void what_is_on_disk_waits_while_requests_run(void **state) {
   uint64_t early = found(f);
   assert_true(early == 0 || lb_clock_ns() - start > SOON_NS);
   lb_pool_leave(f->pool);
-  for (int i = 0; i < SLOTS; i++) wait_until_made(f, i);
+  for (int i = 0; i < SLOTS; i++) wait_until_compiled(f, i);
   close_service(f);
   lb_store_free(f->store);
 }
 
 // -- ends ---------------------------------------------------------------------
 
-static void a_service_can_be_freed_while_it_makes(void **state) {
+static void a_service_can_be_freed_while_it_compiles(void **state) {
   static const char *const names[] = {"hang", "slowly", "crash", "garbage"};
   fixture *f = *state;
   for (int i = 0; i < 12; i++) {
     open_service(f, names[i % 4], true);
-    for (int k = 0; k < SLOTS; k++) tell(f, k, 1), tell(f, k, 2);
+    for (int k = 0; k < SLOTS; k++) add_sample(f, k, 1), add_sample(f, k, 2);
     nap(i);
     atomic_store(&f->warnings, 0);
     close_service(f);
-    if (i % 4 == 0)  // it was not waited for until it had not answered in time
+    if (i % 4 == 0)  // it was cancelled rather than left to time out
       assert_int_equal(atomic_load(&f->warnings), 0);
     for (int k = 0; k < SLOTS; k++) {
       assert_false(lb_slot_is_queued(f->slot[k]));
@@ -751,22 +756,22 @@ static void a_service_can_be_freed_while_it_makes(void **state) {
   }
 }
 
-#ifndef UNDER_TSAN  // it does not follow threads that a forked child starts
+#ifndef UNDER_TSAN  // TSan does not follow threads that a forked child starts
 static int in_child(fixture *f) {
-  tell(f, 1, 5);
-  tell(f, 1, 6);
+  add_sample(f, 1, 5);
+  add_sample(f, 1, 6);
   lb_status st = settle(f, 60);
-  bool good = !lb_failed(st) && is_made(f, 1) && is_made(f, SLOTS - 1);
+  bool good = !lb_failed(st) && is_compiled(f, 1) && is_compiled(f, SLOTS - 1);
   lb_status_drop(st);
   lb_service_free(f->service);
   return good && waitpid(-1, NULL, WNOHANG) == -1 ? 0 : 1;
 }
 
-static void a_forked_child_makes_its_own(void **state) {
+static void a_forked_child_compiles_its_own(void **state) {
   fixture *f = *state;
   int status;
   open_service(f, "slowly", true);
-  for (int k = 0; k < SLOTS; k++) tell(f, k, 1), tell(f, k, 2);
+  for (int k = 0; k < SLOTS; k++) add_sample(f, k, 1), add_sample(f, k, 2);
   for (int i = 0; i < 4; i++) {
     nap(7 * i);
     pid_t pid = fork();
@@ -777,9 +782,9 @@ static void a_forked_child_makes_its_own(void **state) {
   ok(settle(f, 60));
 }
 
-// Whatever the thread was about to load there.
-static void a_forked_child_loads_anew(void **state) {
-#ifdef UNDER_ASAN  // a child may find its malloc locked by a thread it lacks
+// Whatever the parent's thread was about to load.
+static void a_forked_child_preloads_again(void **state) {
+#ifdef UNDER_ASAN  // malloc may be locked by a thread of the parent
   skip();
 #endif
   fixture *f = *state;
@@ -809,7 +814,7 @@ typedef struct storm {
   bool *stop;
 } storm;
 
-static void *tell_at_random(void *user) {
+static void *sample_at_random(void *user) {
   const storm *s = user;
   fixture *f = s->f;
   for (unsigned i = 0, x = s->seed; i < 3000; i++) {
@@ -817,7 +822,7 @@ static void *tell_at_random(void *user) {
     lb_pool_enter(f->pool);
     int k = (int)(x >> 16) % SLOTS;
     atomic_store(&f->slot[k]->wanted, true);
-    if (lb_slot_is_pending(f->slot[k])) tell(f, k, x);
+    if (lb_slot_is_pending(f->slot[k])) add_sample(f, k, x);
     lb_pool_leave(f->pool);
     if (i % 64 == 0) lb_service_leave(f->service, 1);
     if (i % 500 == 0) lb_lru_set_capacity(&f->lru, x >> 8);
@@ -827,20 +832,21 @@ static void *tell_at_random(void *user) {
   return NULL;
 }
 
-static void a_storm_leaves_it_well(void **state) {
+static void random_concurrent_calls_leave_the_service_working(void **state) {
   fixture *f = *state;
   pthread_t threads[8];
   storm all[8];
   open_service(f, "kernel", true);
   for (unsigned i = 0; i < 8; i++) {
     all[i] = (storm){.f = f, .seed = i};
-    assert_int_equal(lb_thread_start(tell_at_random, &all[i], &threads[i]), 0);
+    assert_int_equal(lb_thread_start(sample_at_random, &all[i], &threads[i]),
+                     0);
   }
   for (int i = 0; i < 8; i++) pthread_join(threads[i], NULL);
   lb_lru_set_capacity(&f->lru, 1 << 20);
   for (int i = 0; i < SLOTS; i++) atomic_store(&f->slot[i]->wanted, true);
   ok(settle(f, 60));
-  for (int i = 0; i < SLOTS; i++) assert_true(is_made(f, i));
+  for (int i = 0; i < SLOTS; i++) assert_true(is_compiled(f, i));
   assert_int_equal(lb_detour_us(), 0);
 }
 
@@ -860,44 +866,44 @@ static void waiting_inside_a_run_is_counted(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(a_slot_is_made_at_its_second_sighting),
-      TEST(what_no_run_has_met_is_made_once_requests_rest),
-      TEST(what_is_wanted_late_is_made_as_well),
-      TEST(what_loading_wants_is_made_without_a_run),
-      TEST(looking_starts_nothing_unless_somebody_holds),
-      TEST(what_others_want_ahead_outlives_a_session),
-      TEST(what_sessions_do_not_want_ahead_waits_for_settle),
-      TEST(a_slot_seen_once_is_made_when_requests_rest),
-      TEST(the_worker_is_there_before_the_first_request),
-      TEST(no_worker_is_started_where_requests_run_or_none_is_wanted),
+      TEST(a_slot_is_compiled_at_its_second_use),
+      TEST(unused_slots_are_compiled_once_requests_are_idle),
+      TEST(slots_wanted_later_are_compiled_too),
+      TEST(slots_wanted_by_loading_are_compiled_without_a_run),
+      TEST(notify_starts_nothing_without_a_background_user),
+      TEST(slots_others_want_ahead_outlive_a_session),
+      TEST(slots_not_wanted_ahead_wait_for_settle),
+      TEST(a_slot_used_once_is_compiled_when_requests_are_idle),
+      TEST(the_worker_is_started_before_the_first_request),
+      TEST(no_worker_starts_while_requests_run_or_without_need),
       TEST(the_first_start_waits_while_requests_run),
-      TEST(nothing_is_made_in_the_background_if_that_is_off),
+      TEST(nothing_is_compiled_in_the_background_if_off),
       TEST(the_lowest_compile_threshold_decides),
-      TEST(a_service_rests_and_goes_on),
-      TEST(who_settles_while_it_rests_is_served),
-      TEST(what_a_session_asked_for_goes_with_it),
-      TEST(what_was_evicted_is_made_again),
-      TEST(settling_makes_all_that_lacks),
-      TEST(settling_is_not_held_back_by_requests),
-      TEST(settling_ends_when_time_is_over),
-      TEST(a_cache_too_small_for_all_does_not_keep_settle),
-      TEST(who_settles_is_not_left_by_sessions_that_leave),
-      TEST(module_that_was_made_before_settling_is_used),
-      TEST(a_refused_key_is_not_asked_for_again),
-      TEST(each_way_to_fail_is_one_warning),
-      TEST(kernels_for_shapes_to_come_may_lack),
-      TEST(a_worker_that_works_at_last_is_used),
-      TEST(the_background_tries_again_by_itself),
-      TEST(a_trial_is_judged_while_another_kernel_is_made),
-      TEST(what_pays_soon_does_not_wait_for_another_process),
-      TEST(what_is_on_disk_is_loaded_before_it_is_asked_for),
-      TEST(what_is_on_disk_waits_while_requests_run),
-      TEST(a_service_can_be_freed_while_it_makes),
+      TEST(a_stopped_service_starts_again),
+      TEST(settling_works_while_the_service_is_stopped),
+      TEST(slots_queued_by_a_session_are_dropped_with_it),
+      TEST(evicted_kernels_are_compiled_again),
+      TEST(settling_compiles_all_pending_slots),
+      TEST(settling_is_not_throttled_by_requests),
+      TEST(settling_ends_when_the_time_is_over),
+      TEST(a_cache_too_small_for_all_does_not_block_settle),
+      TEST(settling_survives_sessions_that_leave),
+      TEST(space_freed_before_settling_is_used),
+      TEST(a_failed_key_is_not_queued_again),
+      TEST(each_kind_of_failure_logs_one_warning),
+      TEST(kernels_for_future_shapes_may_be_missing),
+      TEST(a_worker_that_recovers_is_used),
+      TEST(background_compiling_retries_by_itself),
+      TEST(a_trial_ends_while_another_kernel_is_compiled),
+      TEST(a_high_payback_does_not_wait_for_another_process),
+      TEST(kernels_on_disk_are_preloaded),
+      TEST(preloading_waits_while_requests_run),
+      TEST(a_service_can_be_freed_while_it_compiles),
 #ifndef UNDER_TSAN
-      TEST(a_forked_child_makes_its_own),
-      TEST(a_forked_child_loads_anew),
+      TEST(a_forked_child_compiles_its_own),
+      TEST(a_forked_child_preloads_again),
 #endif
-      TEST(a_storm_leaves_it_well),
+      TEST(random_concurrent_calls_leave_the_service_working),
       TEST(waiting_inside_a_run_is_counted),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,10 +1,9 @@
-// compile/throttle.h -- holds compiling back while requests need the
-// processors: what pace.h decides, from all runs of this process, the clocks
-// and the cgroups of this process.
+// compile/throttle.h -- throttles compiling while requests need the processors:
+// applies pace.h to the runs, clocks and cgroups of this process.
 //
-// The thread that compiles asks before a job and again and again while one is
-// under way; its own processor time counts, as does what it says that the
-// worker has spent. lb_throttle_hurry is for any thread.
+// The compile thread asks for a grant before each job and repeatedly during it.
+// Its own CPU time counts against the grant, as does the worker's, which it
+// reports with lb_throttle_spend. lb_throttle_add_waiter is for any thread.
 #ifndef LB_COMPILE_THROTTLE_H
 #define LB_COMPILE_THROTTLE_H
 
@@ -16,51 +15,52 @@
 
 typedef struct lb_throttle_options {
   lb_hub *hub;  // whose runs are the requests; borrowed, may be NULL
-  bool off;     // nothing is held back, ever
-  // What that which is to be compiled returns (see pace.h): asked whenever the
-  // thread asks, so it may as well see to what came up meanwhile. NULL:
-  // nothing.
-  double (*returns)(void *user);
+  bool off;     // never throttle
+  // Returns the payback of what is to be compiled (see pace.h). It is called at
+  // each lb_throttle_grant, so it may do other periodic work too. NULL: 0.
+  double (*payback)(void *user);
   void *user;
 } lb_throttle_options;
 
 typedef struct lb_throttle {
   lb_throttle_options options;
-  atomic_int hurried;
+  atomic_int waiters;  // callers that wait for kernels
 
-  // Of the thread.
+  // Used by the compile thread only.
   lb_pace pace;
-  int64_t spent;    // ns of processor time, ever
-  int64_t told;     // to the pace, of these
-  int64_t own;      // of this thread, that is among them
-  int64_t read_at;  // when cgroups were read; 0: not yet
+  int64_t spent;      // ns of CPU time so far, of the worker and the thread
+  int64_t reported;   // part of `spent` that was passed to the pace
+  int64_t thread_ns;  // CPU time of this thread that `spent` includes
+  int64_t read_at;    // when cgroups were read; 0: not yet
   bool has_quota;
-  int allowed;      // processors
-  lb_cpu_mask all;  // these
-  int cpu;          // that this thread and `placed` keep to, or -1
-  pid_t placed;
-  bool told_held;
-  int64_t told_at;
+  int allowed;      // number of processors in `all`
+  lb_cpu_mask all;  // processors that this process may use
+  int cpu;          // that this thread and `placed_pid` are pinned to, or -1
+  pid_t placed_pid;
+  bool event_throttled;  // what the last event said
+  int64_t event_at;      // when it was emitted
 } lb_throttle;
 
-void lb_throttle_init(lb_throttle *b, const lb_throttle_options *o);
-// Another thread compiles from now on, and calls this first.
-void lb_throttle_begin(lb_throttle *b);
+void lb_throttle_init(lb_throttle *t, const lb_throttle_options *o);
+// The calling thread becomes the compile thread.
+void lb_throttle_begin(lb_throttle *t);
 
-// The worker has used so much processor time.
-void lb_throttle_spend(lb_throttle *b, int64_t ns);
-// All that was spent until now, in ns.
-int64_t lb_throttle_spent(lb_throttle *b);
+// The worker has used `ns` more of CPU time.
+void lb_throttle_spend(lb_throttle *t, int64_t ns);
+// All CPU time spent so far, in ns.
+int64_t lb_throttle_spent(lb_throttle *t);
 
-// How long compiling may go on; see lb_pace_look_at.
-int64_t lb_throttle_lets_go(lb_throttle *b, int64_t *ns);
+// How much CPU time compiling may use; see lb_pace_update.
+int64_t lb_throttle_grant(lb_throttle *t, int64_t *ns);
 
-// Has the worker and this thread run where they do no harm: under a quota,
-// where the last request began. On another processor they would use up the
-// quota in less than a period, and all threads be halted for the rest of it.
-void lb_throttle_place(lb_throttle *b, pid_t worker);
+// Under a quota that requests use up, pins the worker and this thread to the
+// processor where the last request started. On another one they would exhaust
+// the quota before the end of its period, and the system would halt all threads
+// for the rest of it.
+void lb_throttle_place(lb_throttle *t, pid_t worker);
 
-// One more (1) or less (-1) waits for what is compiled: it is not held back.
-void lb_throttle_hurry(lb_throttle *b, int by);
+// Adds (1) or removes (-1) a caller that waits for kernels: while there is one,
+// compiling is not throttled.
+void lb_throttle_add_waiter(lb_throttle *t, int by);
 
 #endif

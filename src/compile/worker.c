@@ -1,18 +1,18 @@
-// compile/worker.c -- requests to `limber-jit` and what can go wrong with it.
+// compile/worker.c -- requests to `limber-jit`, and its failures.
 //
-// Terms. The worker *fails* when it cannot be started, ends, hangs or sends
-// what is no answer; its process is then ended. An answer that says that a
-// request cannot be compiled is no failure.
+// Terms. The worker *fails* when it cannot be started, ends, hangs or sends an
+// invalid response; its process is then ended. A response saying that a request
+// cannot be compiled is not a failure.
 //
-// (1) At most one request is under way. The stream is in step, or the process
-//     is ended.
-// (2) After n failures in a row nothing is started for pause * 2^(n-1), at
-//     most PAUSE_MAX. Pauses up to PATIENCE are waited out; while a longer one
-//     lasts, requests fail at once.
-// (3) A program that cannot be started costs little to try: no pause.
-// (4) A process is not held back before it knows of leases, or has answered:
-//     until it has seen to it that it ends with ours, nothing could wake it
-//     once we are gone.
+// (1) At most one request is in progress. Either the stream is in sync, or the
+//     process is ended.
+// (2) After n failures in a row no process is started for backoff_ms * 2^(n-1),
+//     at most BACKOFF_MAX. A backoff of up to BACKOFF_WAIT is waited out;
+//     during a longer one requests fail at once.
+// (3) A program that cannot be started costs little to try: no backoff.
+// (4) A process is not suspended before it supports grants or has responded.
+//     Until it has arranged to end with ours, nothing could wake it once we are
+//     gone.
 #include "compile/worker.h"
 
 #include <assert.h>
@@ -31,38 +31,38 @@
 #include "compile/process.h"
 
 #define MS INT64_C(1000000)  // nanoseconds
-#define PATIENCE (1000 * MS)
-#define TURN (100 * MS)    // of waiting, at most
-#define PAUSED (500 * MS)  // nobody who can run is later than that
-#define PAUSE_MAX (60000 * MS)
-#define GLANCE (2 * MS)    // at a process that gets ready, and goes freely
-#define READY (1000 * MS)  // since its start: who is not ready then hangs
+#define BACKOFF_WAIT (1000 * MS)
+#define POLL_MAX (100 * MS)  // per round of waiting
+#define LATE (500 * MS)      // a runnable process is never delayed for longer
+#define BACKOFF_MAX (60000 * MS)
+#define START_POLL (2 * MS)  // of a starting process that is not throttled
+#define START_TIMEOUT (1000 * MS)  // a process that is not ready by then hangs
 
 enum {
-  PAUSE_MS = 50,
+  BACKOFF_MS = 50,
   NICE = 10,
   GRACE_MS = 200,    // for a process to end by itself once its socket is closed
-  ENDING_MS = 5000,  // ... and once it has closed it: it is about to end
+  ENDING_MS = 5000,  // ... and once it has closed the socket itself
 };
 
 struct lb_worker {
   char *path;  // owned
   lb_worker_options options;
   lb_process process;
-  pid_t owner;  // who made the process and the event below
+  pid_t owner;  // process that created the child process and the eventfd
   int cancel;   // an eventfd: readable once cancelled
   uint64_t last_id;
-  int64_t since;  // when the process was started
-  bool begun;     // the process may be held back
-  bool had_it;    // it got the last request
-  int64_t lease;  // the last
-  int64_t spent;  // of its processor time, that the brake was told of
-  int64_t held;   // for how long, during the last request
+  int64_t started_at;  // when the process was started
+  bool may_suspend;    // the process may be suspended; see (4)
+  bool had_request;    // it received the last request
+  int64_t grant;       // the last one, in ns
+  int64_t spent;       // ns of its CPU time reported to the throttle
+  int64_t held;        // ns for which it was held during the last request
 
   // failures in a row
   int failures;
-  int64_t rest_until;
-  char why[512];  // the last
+  int64_t backoff_until;
+  char why[512];  // of the last one
 };
 
 // -- life --------------------------------------------------------------------
@@ -81,7 +81,8 @@ lb_status lb_worker_new(const char *path, const lb_worker_options *options,
     bool oom = !w->path;
     lb_worker_free(w);
     return oom ? lb_oom()
-               : lb_error(LB_IO, "no event for '%s': %s", path, strerror(err));
+               : lb_error(LB_IO, "cannot create an eventfd for '%s': %s", path,
+                          strerror(err));
   }
   *out = w;
   return LB_OK;
@@ -98,13 +99,14 @@ void lb_worker_free(lb_worker *w) {
   free(w);
 }
 
-// After fork, process and event are the parent's: the child makes its own.
-static lb_status make_ours(lb_worker *w) {
+// After fork, process and eventfd are the parent's: the child creates its own.
+static lb_status own_after_fork(lb_worker *w) {
   if (w->owner == getpid()) return LB_OK;
   lb_process_forget(&w->process);
   int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (event < 0)
-    return lb_error(LB_IO, "no event for '%s': %s", w->path, strerror(errno));
+    return lb_error(LB_IO, "cannot create an eventfd for '%s': %s", w->path,
+                    strerror(errno));
   close(w->cancel);
   w->cancel = event;
   w->owner = getpid();
@@ -113,7 +115,7 @@ static lb_status make_ours(lb_worker *w) {
 
 void lb_worker_cancel(lb_worker *w) {
   uint64_t one = 1;
-  if (w->owner != getpid()) return;  // a child of fork has nothing under way
+  if (w->owner != getpid()) return;  // a child of fork has no call in progress
   ssize_t n = write(w->cancel, &one, sizeof one);
   (void)n;  // full: it has been cancelled before
 }
@@ -125,13 +127,13 @@ void lb_worker_resume(lb_worker *w) {
   (void)n;  // empty: it was not cancelled
 }
 
-void lb_worker_rest(lb_worker *w) {
+void lb_worker_stop(lb_worker *w) {
   if (w->owner == getpid()) lb_process_stop(&w->process, GRACE_MS, NULL);
 }
 
 pid_t lb_worker_pid(const lb_worker *w) { return w->process.pid; }
 
-bool lb_worker_had_it(const lb_worker *w) { return w->had_it; }
+bool lb_worker_had_request(const lb_worker *w) { return w->had_request; }
 
 static bool set_nice(const lb_worker *w) {
   id_t pid = (id_t)w->process.pid;
@@ -142,62 +144,64 @@ void lb_worker_set_yields(lb_worker *w, bool yields) {
   if (w->options.yields == yields) return;
   w->options.yields = yields;
   if (w->owner != getpid() || !w->process.pid) return;
-  if (!set_nice(w)) lb_worker_rest(w);
+  if (!set_nice(w)) lb_worker_stop(w);
 }
 
 // -- waiting -----------------------------------------------------------------
 
-// What the process has used since the last time.
+// The CPU time of the process since the last call, reported to the throttle.
 static int64_t charge(lb_worker *w) {
-  int64_t spent = lb_process_spent(&w->process), used = spent - w->spent;
-  if (!w->options.brake || used < 0) return 0;
-  lb_throttle_spend(w->options.brake, used);
+  int64_t spent = lb_process_cpu_ns(&w->process), used = spent - w->spent;
+  if (!w->options.throttle || used < 0) return 0;
+  lb_throttle_spend(w->options.throttle, used);
   w->spent = spent;
   return used;
 }
 
-// In slices that are spread over the time until it is asked again.
-static void lease(lb_worker *w, int64_t go, int64_t ns) {
-  lb_cpu_grant l = {.slice = w->options.brake->pace.slice};
-  l.slices = go / l.slice;
-  l.gap = ns > go ? (ns - go) / l.slices : 0;
-  lb_process_go(&w->process, &l);
-  w->lease = go;
+// In slices spread over the time until the next call.
+static void grant(lb_worker *w, int64_t granted, int64_t ns) {
+  lb_cpu_grant l = {.slice = w->options.throttle->pace.slice};
+  l.slices = granted / l.slice;
+  l.gap = ns > granted ? (ns - granted) / l.slices : 0;
+  lb_process_resume(&w->process, &l);
+  w->grant = granted;
 }
 
-// Lets the process go on, or not. How much it may use until it is to be asked
-// again, in *ns. One that has a lease pauses, unless it has used more.
-static int64_t let_go(lb_worker *w, int64_t used, int64_t *ns) {
+// Resumes or suspends the process. Returns the CPU time it may use; call again
+// in *ns. A process with a grant pauses by itself, unless it has used more than
+// its grant.
+static int64_t apply_throttle(lb_worker *w, int64_t used, int64_t *ns) {
   lb_process *p = &w->process;
-  int64_t go = lb_throttle_lets_go(w->options.brake, ns);
-  lb_throttle_place(w->options.brake, p->pid);
-  bool pauses = p->state == LB_PROCESS_LEASED && used < 2 * w->lease;
-  w->begun = w->begun || lb_process_child_state(p) >= LB_CHILD_LOADING;
-  if (!w->begun) go = LB_PACE_FREELY;
-  if (go == LB_PACE_FREELY)
-    lb_process_go(p, NULL);
-  else if (go)
-    lease(w, go, *ns);
-  else if (!pauses)
-    lb_process_hold(p);
-  return go;
+  int64_t granted = lb_throttle_grant(w->options.throttle, ns);
+  lb_throttle_place(w->options.throttle, p->pid);
+  bool pauses_itself = p->state == LB_PROCESS_GRANTED && used < 2 * w->grant;
+  w->may_suspend =
+      w->may_suspend || lb_process_child_state(p) >= LB_CHILD_LOADING;
+  if (!w->may_suspend) granted = LB_PACE_UNLIMITED;
+  if (granted == LB_PACE_UNLIMITED)
+    lb_process_resume(p, NULL);
+  else if (granted)
+    grant(w, granted, *ns);
+  else if (!pauses_itself)
+    lb_process_suspend(p);
+  return granted;
 }
 
-typedef struct turn {  // of waiting
-  int64_t go;          // what the process might use, or LB_PACE_FREELY
-  int64_t used;        // what it did
-  int64_t ns, passed;  // how long it was to be, and was
-} turn;
+typedef struct wait_round {  // one ppoll of wait_until
+  int64_t granted;           // CPU time for the process, or LB_PACE_UNLIMITED
+  int64_t used;              // CPU time it took
+  int64_t ns, passed;        // how long the round was to be, and was
+} wait_round;
 
-// Were we paused, and likely all others with us?
-static bool is_late(const turn *t) { return t->passed - t->ns > PAUSED; }
+// Was this process suspended, and likely all others with it?
+static bool is_late(const wait_round *t) { return t->passed - t->ns > LATE; }
 
-// Of the time that passed, what does not count against a request: that in which
-// it was held back, or we were paused. A process that might go on and does
-// nothing hangs.
-static int64_t held_in(const turn *t) {
-  bool hangs = t->go > 0 && !t->used;
-  if (t->go == LB_PACE_FREELY || hangs)
+// The part of the elapsed time that does not count against a request: while the
+// process was held or this one was suspended. A process that may run and uses
+// no CPU time hangs.
+static int64_t held_ns_in(const wait_round *t) {
+  bool hangs = t->granted > 0 && !t->used;
+  if (t->granted == LB_PACE_UNLIMITED || hangs)
     return is_late(t) ? t->passed - t->ns : 0;
   return t->used > t->passed ? 0 : t->passed - t->used;
 }
@@ -208,26 +212,27 @@ static struct timespec span_of(int64_t ns) {
                            .tv_nsec = ns % (1000 * MS)};
 }
 
-// Until the socket is ready for `events` (0: there is none to wait for), the
+// Waits until the socket is ready for `events` (0: do not wait for it), the
 // deadline has passed or the worker is cancelled.
 static lb_status wait_until(lb_worker *w, short events, int64_t deadline) {
   struct pollfd fds[] = {
       {.fd = w->cancel, .events = POLLIN},
       {.fd = events ? w->process.socket : -1, .events = events},
   };
-  for (turn t = {0};;) {
+  for (wait_round t = {0};;) {
     int64_t now = lb_clock_ns(), left = deadline + w->held - now;
-    t.go = LB_PACE_FREELY;
+    t.granted = LB_PACE_UNLIMITED;
     t.ns = left;
-    if (events && w->options.brake) t.go = let_go(w, t.used, &t.ns);
-    if (t.ns > TURN) t.ns = TURN;
-    bool last = left <= (t.go == LB_PACE_FREELY ? t.ns : 0);
+    if (events && w->options.throttle)
+      t.granted = apply_throttle(w, t.used, &t.ns);
+    if (t.ns > POLL_MAX) t.ns = POLL_MAX;
+    bool last = left <= (t.granted == LB_PACE_UNLIMITED ? t.ns : 0);
     if (last) t.ns = left > 0 ? left : 0;
     struct timespec span = span_of(t.ns);
     int n = ppoll(fds, 2, &span, NULL), err = errno;
     t.used = charge(w);
     t.passed = lb_clock_ns() - now;
-    w->held += held_in(&t);
+    w->held += held_ns_in(&t);
     if (n < 0 && err != EINTR)
       return lb_error(LB_IO, "cannot wait: %s", strerror(err));
     if (n > 0 && fds[0].revents)
@@ -235,13 +240,13 @@ static lb_status wait_until(lb_worker *w, short events, int64_t deadline) {
     if (n > 0) return LB_OK;
     if (n == 0 && last && !events) return LB_OK;
     if (n == 0 && last && !is_late(&t))
-      return lb_error(LB_CANCELLED, "it did not answer in time");
+      return lb_error(LB_CANCELLED, "it did not respond in time");
   }
 }
 
-// What recv and send gave when they did not do anything. LB_OK: try again.
-static lb_status judge(lb_worker *w, ssize_t n, short events,
-                       int64_t deadline) {
+// Handles a recv or send that transferred nothing. LB_OK: try again.
+static lb_status check_transfer(lb_worker *w, ssize_t n, short events,
+                                int64_t deadline) {
   if (n == 0) return lb_error(LB_IO, "it closed the connection");
   if (errno == EINTR) return LB_OK;
   if (errno == EAGAIN || errno == EWOULDBLOCK)
@@ -258,7 +263,7 @@ static lb_status send_all(lb_worker *w, const uint8_t *p, size_t n,
     if (sent > 0)
       p += sent, n -= (size_t)sent;
     else
-      LB_TRY(judge(w, sent, POLLOUT, deadline));
+      LB_TRY(check_transfer(w, sent, POLLOUT, deadline));
   }
   return LB_OK;
 }
@@ -270,41 +275,44 @@ static lb_status recv_all(lb_worker *w, uint8_t *p, size_t n,
     if (got > 0)
       p += got, n -= (size_t)got;
     else
-      LB_TRY(judge(w, got, POLLIN, deadline));
+      LB_TRY(check_transfer(w, got, POLLIN, deadline));
   }
   return LB_OK;
 }
 
 // -- failures ----------------------------------------------------------------
 
-static lb_status wait_out_pause(lb_worker *w, int64_t deadline) {
-  int64_t left = w->rest_until - lb_clock_ns();
+static lb_status wait_out_backoff(lb_worker *w, int64_t deadline) {
+  int64_t left = w->backoff_until - lb_clock_ns();
   if (w->failures == 0 || left <= 0) return LB_OK;
-  if (left > PATIENCE || w->rest_until > deadline)
-    return lb_error(LB_IO, "'%s' rests for %lld ms after %d failures: %s",
+  if (left > BACKOFF_WAIT || w->backoff_until > deadline)
+    return lb_error(LB_IO,
+                    "'%s' is not restarted for %lld ms after %d failures: %s",
                     w->path, (long long)(left / MS), w->failures, w->why);
-  return wait_until(w, 0, w->rest_until);
+  return wait_until(w, 0, w->backoff_until);
 }
 
-static void remember(lb_worker *w, lb_status st) {
-  int64_t pause = (w->options.pause_ms ? w->options.pause_ms : PAUSE_MS) * MS;
+static void note_failure(lb_worker *w, lb_status st) {
+  int64_t backoff =
+      (w->options.backoff_ms ? w->options.backoff_ms : BACKOFF_MS) * MS;
   int doublings = w->failures < 20 ? w->failures : 20;
-  pause <<= doublings;
+  backoff <<= doublings;
   w->failures++;
-  w->rest_until = lb_clock_ns() + (pause < PAUSE_MAX ? pause : PAUSE_MAX);
+  w->backoff_until =
+      lb_clock_ns() + (backoff < BACKOFF_MAX ? backoff : BACKOFF_MAX);
   snprintf(w->why, sizeof w->why, "%s", lb_status_message(st));
 }
 
-// Ends the process over `st` and says so in it.
+// Ends the process because of `st`, and adds to the message how it ended.
 static lb_status fail(lb_worker *w, lb_status st, int grace_ms) {
   lb_strbuf how = {0};
   lb_process_stop(&w->process, grace_ms, &how);
   lb_code code = lb_status_code(st);
-  lb_status told = lb_error(code, "'%s': %s; %s", w->path,
-                            lb_status_message(st), lb_strbuf_str(&how));
+  lb_status described = lb_error(code, "'%s': %s; %s", w->path,
+                                 lb_status_message(st), lb_strbuf_str(&how));
   lb_strbuf_fini(&how);
   lb_status_drop(st);
-  return told;
+  return described;
 }
 
 static bool is_cancelled(const lb_worker *w) {
@@ -326,56 +334,58 @@ static lb_status start(lb_worker *w) {
   argv[n] = NULL;
   _Static_assert(LB_PROCESS_SOCKET == 3, "as the arguments say");
   LB_TRY(lb_process_start(argv, &w->process));
-  w->since = lb_clock_ns();
+  w->started_at = lb_clock_ns();
   w->spent = 0;
-  w->begun = false;
-  if (w->options.yields) (void)set_nice(w);  // more is always allowed
+  w->may_suspend = false;
+  if (w->options.yields)
+    (void)set_nice(w);  // raising the value is always allowed
   return LB_OK;
 }
 
-// A process that ended while nobody looked, or that sends what nobody asked
-// for, is replaced before it is used.
-static void look_after(lb_worker *w) {
+// Ends a process that has exited since the last request, or has sent something
+// without a request, so that it is replaced.
+static void replace_if_ended(lb_worker *w) {
   struct pollfd p = {.fd = w->process.socket, .events = POLLIN};
   if (w->process.pid && poll(&p, 1, 0) != 0)
     lb_process_stop(&w->process, 0, NULL);
 }
 
 void lb_worker_prepare(lb_worker *w) {
-  lb_status st = make_ours(w);
-  if (!lb_failed(st)) look_after(w);
+  lb_status st = own_after_fork(w);
+  if (!lb_failed(st)) replace_if_ended(w);
   if (!lb_failed(st) && !w->failures && !is_cancelled(w)) st = start(w);
   lb_status_drop(st);
 }
 
-bool lb_worker_gets_ready(lb_worker *w, int64_t *ns) {
+bool lb_worker_is_starting(lb_worker *w, int64_t *ns) {
   const lb_process *p = &w->process;
-  if (!w->options.brake || w->owner != getpid() || !p->pid) return false;
+  if (!w->options.throttle || w->owner != getpid() || !p->pid) return false;
   if (lb_process_child_state(p) == LB_CHILD_READY) return false;
-  if (lb_clock_ns() - w->since > READY) return false;
-  int64_t go = let_go(w, charge(w), ns);
-  if (go == LB_PACE_FREELY && *ns > GLANCE) *ns = GLANCE;
+  if (lb_clock_ns() - w->started_at > START_TIMEOUT) return false;
+  int64_t granted = apply_throttle(w, charge(w), ns);
+  if (granted == LB_PACE_UNLIMITED && *ns > START_POLL) *ns = START_POLL;
   return true;
 }
 
-// Sends the request and receives the bytes of an answer: *body is owned by the
-// caller in any case.
-static lb_status converse(lb_worker *w, const lb_request *request,
-                          int64_t deadline, lb_message_header *head,
+// Sends the request and receives the bytes of a response. The caller owns *body
+// in any case.
+static lb_status exchange(lb_worker *w, const lb_request *request,
+                          int64_t deadline, lb_message_header *header,
                           lb_blob *body) {
   uint8_t bytes[LB_REQUEST_BYTES], begin[LB_HEADER_BYTES];
   uint64_t id = ++w->last_id;
   lb_request_write(request, id, bytes);
   LB_TRY(send_all(w, bytes, sizeof bytes, deadline));
-  w->had_it = true;
+  w->had_request = true;
   LB_TRY(recv_all(w, begin, sizeof begin, deadline));
-  LB_TRY(lb_header_read(begin, LB_MESSAGE_RESPONSE, head));
-  if (head->id != id) return lb_error(LB_INVALID, "it answers another request");
-  body->data = malloc(head->size);
+  LB_TRY(lb_header_read(begin, LB_MESSAGE_RESPONSE, header));
+  if (header->id != id)
+    return lb_error(LB_INVALID, "it responds to another request");
+  body->data = malloc(header->size);
   if (!body->data) return lb_oom();
-  body->size = head->size;
+  body->size = header->size;
   LB_TRY(recv_all(w, body->data, body->size, deadline));
-  w->begun = true;
+  w->may_suspend = true;
   return LB_OK;
 }
 
@@ -387,13 +397,13 @@ static lb_status check_object(const lb_worker *w, const lb_request *request,
                     (unsigned long long)info->generator,
                     (unsigned long long)w->options.generator);
   if (strcmp(info->target, request->target) != 0)
-    return lb_error(LB_INVALID, "it compiled for %s, asked for %s",
+    return lb_error(LB_INVALID, "it compiled for %s instead of %s",
                     info->target, request->target);
   return LB_OK;
 }
 
-// From text that a process sent to text for people.
-static lb_status complaint(const lb_response *a) {
+// The error text as printable characters.
+static lb_status worker_error(const lb_response *a) {
   lb_strbuf text = {0};
   for (size_t i = 0; i < a->bytes.size; i++) {
     char c = (char)a->bytes.data[i];
@@ -404,25 +414,26 @@ static lb_status complaint(const lb_response *a) {
   return st;
 }
 
-// The object is kept where it was received, moved to the front.
+// The object stays in the buffer it was received in, moved to the front.
 static void take_object(const lb_response *a, lb_blob *body, lb_blob *out) {
   memmove(body->data, a->bytes.data, a->bytes.size);
   *out = (lb_blob){body->data, a->bytes.size};
   *body = (lb_blob){0};
 }
 
-// What it returns is a failure of the worker; *answer is what the worker says
-// of the request.
-static lb_status ask(lb_worker *w, const lb_request *request, int64_t deadline,
-                     lb_status *answer, lb_blob *out, lb_object_info *info) {
-  lb_message_header head;
+// Returns a failure of the worker; *response is what the worker says about the
+// request.
+static lb_status request_object(lb_worker *w, const lb_request *request,
+                                int64_t deadline, lb_status *response,
+                                lb_blob *out, lb_object_info *info) {
+  lb_message_header header;
   lb_response a;
   lb_blob body = {0};
-  lb_status st = converse(w, request, deadline, &head, &body);
-  if (!lb_failed(st)) st = lb_response_read(&head, body.data, &a);
+  lb_status st = exchange(w, request, deadline, &header, &body);
+  if (!lb_failed(st)) st = lb_response_read(&header, body.data, &a);
   if (lb_failed(st)) goto done;
   if (a.code != LB_CODE_OK) {
-    *answer = complaint(&a);
+    *response = worker_error(&a);
     goto done;
   }
   st = check_object(w, request, &a.info);
@@ -435,39 +446,40 @@ done:
   return st;
 }
 
-// The code for the caller: a request is not to blame for a bad answer.
+// Maps the code for the caller: an invalid response is not the request's fault.
 static lb_status blame_worker(lb_status st) {
   if (lb_status_code(st) != LB_INVALID) return st;
-  lb_status told = lb_error(LB_IO, "a bad answer: %s", lb_status_message(st));
+  lb_status described =
+      lb_error(LB_IO, "invalid response: %s", lb_status_message(st));
   lb_status_drop(st);
-  return told;
+  return described;
 }
 
 lb_status lb_worker_compile(lb_worker *w, const lb_request *request,
                             int timeout_ms, lb_blob *out,
                             lb_object_info *info) {
   int64_t deadline = lb_clock_ns() + timeout_ms * MS;
-  lb_status answer = LB_OK;
+  lb_status response = LB_OK;
   *out = (lb_blob){0};
   *info = (lb_object_info){0};
-  w->had_it = false;
+  w->had_request = false;
   w->held = 0;
-  LB_TRY(make_ours(w));
+  LB_TRY(own_after_fork(w));
   if (is_cancelled(w)) return lb_error(LB_CANCELLED, "compiling was cancelled");
-  look_after(w);
-  w->spent = lb_process_spent(&w->process);  // of no request, till now
+  replace_if_ended(w);
+  w->spent = lb_process_cpu_ns(&w->process);  // not charged to this request
   if (!w->process.pid) {
-    LB_TRY(wait_out_pause(w, deadline));
+    LB_TRY(wait_out_backoff(w, deadline));
     LB_TRY(start(w));
   }
-  lb_status st = ask(w, request, deadline, &answer, out, info);
+  lb_status st = request_object(w, request, deadline, &response, out, info);
   charge(w);
   if (!lb_failed(st)) {
     w->failures = 0;
-    return answer;
+    return response;
   }
   bool ended = lb_status_code(st) == LB_IO;
   st = fail(w, blame_worker(st), ended ? ENDING_MS : 0);
-  if (!is_cancelled(w)) remember(w, st);
+  if (!is_cancelled(w)) note_failure(w, st);
   return st;
 }

@@ -1,4 +1,4 @@
-// compile/worker_test.c -- whatever the worker does, the library stays well.
+// compile/worker_test.c -- the library survives whatever the worker does.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,16 +24,16 @@
 #include "base/testdir.h"
 #include "compile/worker.h"
 
-#define LONG 200000  // ms, when it is not to be reached
+#define LONG 200000  // ms; a timeout that is not reached
 
 static testdir dir;
 
-static int make_folder(void **state) {
+static int make_directory(void **state) {
   (void)state;
   return testdir_init(&dir);
 }
 
-static int drop_folder(void **state) {
+static int drop_directory(void **state) {
   (void)state;
   testdir_fini(&dir);
   return 0;
@@ -99,7 +99,7 @@ static void finish(lb_worker *w) {
   assert_no_children();
 }
 
-// -- the good ----------------------------------------------------------------
+// -- good workers ------------------------------------------------------------
 
 static void the_process_starts_at_the_first_request_and_stays(void **state) {
   (void)state;
@@ -141,7 +141,7 @@ static void information_comes_with_the_object(void **state) {
   finish(w);
 }
 
-static void a_refusal_is_told_and_is_no_failure(void **state) {
+static void a_rejected_request_is_not_a_worker_failure(void **state) {
   (void)state;
   lb_worker *w = worker_of("refuse", (lb_worker_options){0});
   assert_fails(compile(w, LONG), LB_UNSUPPORTED, "limber-jit: not?this");
@@ -165,7 +165,7 @@ static void the_process_inherits_four_descriptors(void **state) {
   close(leaks[1]);
 }
 
-static void it_works_where_the_low_descriptors_are_closed(void **state) {
+static void the_worker_starts_where_low_descriptors_are_closed(void **state) {
   (void)state;
   pid_t child = fork();
   if (child == 0) {
@@ -183,7 +183,7 @@ static void it_works_where_the_low_descriptors_are_closed(void **state) {
   assert_int_equal(status, 0);
 }
 
-static void what_it_writes_to_stderr_is_bounded(void **state) {
+static void stderr_output_is_bounded(void **state) {
   (void)state;
   lb_worker *w = worker_of("loud", (lb_worker_options){0});
   assert_compiles(w);
@@ -191,20 +191,20 @@ static void what_it_writes_to_stderr_is_bounded(void **state) {
   finish(w);
 }
 
-static void rest_ends_the_process_and_the_next_request_starts_one(
+static void stop_ends_the_process_and_the_next_request_starts_one(
     void **state) {
   (void)state;
   lb_worker *w = worker_of("good", (lb_worker_options){0});
-  lb_worker_rest(w);
+  lb_worker_stop(w);
   assert_compiles(w);
-  lb_worker_rest(w);
+  lb_worker_stop(w);
   assert_int_equal(lb_worker_pid(w), 0);
   assert_no_children();
   assert_compiles(w);
   finish(w);
 }
 
-// -- the bad -----------------------------------------------------------------
+// -- bad workers -------------------------------------------------------------
 
 static void a_missing_program_is_named(void **state) {
   (void)state;
@@ -212,7 +212,7 @@ static void a_missing_program_is_named(void **state) {
   assert_false(lb_failed(
       lb_worker_new("/nowhere/limber-jit", &(lb_worker_options){0}, &w)));
   lb_worker_prepare(w);
-  for (int i = 0; i < 20; i++)  // without pauses
+  for (int i = 0; i < 20; i++)  // without backoff
     assert_fails(compile(w, LONG), LB_IO,
                  "'/nowhere/limber-jit': No such file or directory");
   finish(w);
@@ -228,18 +228,18 @@ static void a_program_that_cannot_be_run_is_named(void **state) {
   finish(w);
 }
 
-static void bad_workers_are_refused_with_the_reason(void **state) {
+static void bad_workers_fail_with_the_reason(void **state) {
   (void)state;
   static const struct {
     const char *name, *part;
   } cases[] = {
       {"early", "ended with code 3"},
       {"crash", "crashed: Aborted, saying: LLVM ERROR: no such?thing"},
-      {"garbage", "bad answer: message: does not begin as one"},
-      {"huge", "cannot have 4294967295 bytes"},
+      {"garbage", "invalid response: message: wrong magic number"},
+      {"huge", "invalid body size of 4294967295 bytes"},
       {"half", "closed the connection; it ended with code 0"},
-      {"id", "answers another request"},
-      {"target", "compiled for x86-64-v4+amx-tile, asked for x86-64-v3"},
+      {"id", "responds to another request"},
+      {"target", "compiled for x86-64-v4+amx-tile instead of x86-64-v3"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     lb_worker *w = worker_of(cases[i].name, (lb_worker_options){0});
@@ -252,7 +252,7 @@ static void bad_workers_are_refused_with_the_reason(void **state) {
   }
 }
 
-static void an_object_of_another_generator_is_refused(void **state) {
+static void an_object_of_another_generator_is_rejected(void **state) {
   (void)state;
   lb_worker *w = worker_of("good", (lb_worker_options){.generator = 43});
   assert_fails(compile(w, LONG), LB_IO, "of another build");
@@ -265,7 +265,7 @@ static void a_worker_that_hangs_is_killed_in_time(void **state) {
   for (int i = 0; i < 2; i++) {
     lb_worker *w = worker_of(names[i], (lb_worker_options){0});
     assert_fails(compile(w, 100), LB_CANCELLED,
-                 "did not answer in time; it was killed");
+                 "did not respond in time; it was killed");
     assert_no_children();
     finish(w);
   }
@@ -281,7 +281,7 @@ static void a_stopped_worker_is_killed_in_time(void **state) {
   finish(w);
 }
 
-// As a sandbox may do. False: it is not to be had here.
+// As a sandbox may do. False: seccomp is not available here.
 static bool forbid(unsigned call) {
   struct sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -323,28 +323,28 @@ static void a_worker_killed_between_requests_is_replaced(void **state) {
   finish(w);
 }
 
-static void an_answer_too_many_is_not_taken_for_the_next(void **state) {
+static void an_extra_response_is_not_taken_for_the_next(void **state) {
   (void)state;
   lb_worker *w = worker_of("twice", (lb_worker_options){0});
   for (int i = 0; i < 3; i++) assert_compiles(w);
   finish(w);
 }
 
-static void after_a_failure_it_is_started_again(void **state) {
+static void the_worker_is_restarted_after_a_failure(void **state) {
   (void)state;
-  lb_worker *w = worker_of("flaky", (lb_worker_options){.pause_ms = 5});
+  lb_worker *w = worker_of("flaky", (lb_worker_options){.backoff_ms = 5});
   assert_fails(compile(w, LONG), LB_IO, "ended with code 4");
   assert_compiles(w);
   assert_compiles(w);
   finish(w);
 }
 
-static void pauses_grow_until_requests_fail_at_once(void **state) {
+static void backoff_grows_until_requests_fail_at_once(void **state) {
   (void)state;
-  lb_worker *w = worker_of("early", (lb_worker_options){.pause_ms = 20});
+  lb_worker *w = worker_of("early", (lb_worker_options){.backoff_ms = 20});
   for (int tries = 0;; tries++) {  // 20 ms, 40 ms, ... are waited out
     lb_status st = compile(w, LONG);
-    if (strstr(lb_status_message(st), "rests for")) {
+    if (strstr(lb_status_message(st), "not restarted for")) {
       assert_in_range(tries, 6, 12);
       lb_status_drop(st);
       break;
@@ -362,7 +362,7 @@ static void *cancel_soon(void *w) {
   return NULL;
 }
 
-static void cancel_wakes_the_call_under_way(void **state) {
+static void cancel_ends_the_current_call(void **state) {
   (void)state;
   lb_worker *w = worker_of("hang", (lb_worker_options){0});
   pthread_t thread;
@@ -393,7 +393,8 @@ static void after_fork_each_side_has_its_own_process(void **state) {
   finish(w);
 }
 
-static void it_ends_although_a_child_of_fork_holds_the_socket(void **state) {
+static void the_worker_ends_although_a_forked_child_holds_the_socket(
+    void **state) {
   (void)state;
   lb_worker *w = worker_of("good", (lb_worker_options){0});
   assert_compiles(w);
@@ -406,7 +407,7 @@ static void it_ends_although_a_child_of_fork_holds_the_socket(void **state) {
   assert_no_children();
 }
 
-static void programs_that_ignore_their_children_are_served(void **state) {
+static void programs_that_ignore_sigchld_are_supported(void **state) {
   (void)state;
   void (*old)(int) = signal(SIGCHLD, SIG_IGN);
   lb_worker *w = worker_of("crash", (lb_worker_options){0});
@@ -415,7 +416,7 @@ static void programs_that_ignore_their_children_are_served(void **state) {
   signal(SIGCHLD, old);
 }
 
-// -- the brake ---------------------------------------------------------------
+// -- the throttle ------------------------------------------------------------
 
 static atomic_int stops;
 
@@ -424,21 +425,21 @@ static void count_stop(int signal, siginfo_t *info, void *context) {
   if (info->si_code == CLD_STOPPED) atomic_fetch_add(&stops, 1);
 }
 
-typedef struct pressed {  // a pool in which a request runs all the time
+typedef struct contended {  // a pool with a request running all the time
   lb_pool *pool;
   lb_hub hub;
   lb_seat *seat;
-  lb_throttle brake;
+  lb_throttle throttle;
   struct sigaction old;
-} pressed;
+} contended;
 
-// So much that a twentieth of a processor is granted.
-static double returns(void *user) {
+// Grants a twentieth of a processor.
+static double payback(void *user) {
   (void)user;
-  return 0.05 * 0.05 / (LB_PACE_MOST * LB_PACE_MOST * LB_PACE_SOON);
+  return 0.05 * 0.05 / (LB_PACE_MAX_SHARE * LB_PACE_MAX_SHARE * LB_PACE_SOON_S);
 }
 
-static void press(pressed *p, bool off) {
+static void contend(contended *p, bool off) {
   struct sigaction a = {.sa_sigaction = count_stop, .sa_flags = SA_SIGINFO};
   assert_int_equal(sigaction(SIGCHLD, &a, &p->old), 0);
   assert_false(lb_failed(lb_pool_new(lb_cpu_allowed(), &p->pool)));
@@ -447,12 +448,12 @@ static void press(pressed *p, bool off) {
   assert_false(
       lb_failed(lb_hub_join(&p->hub, &(lb_member){.pool = p->pool}, &p->seat)));
   lb_throttle_init(
-      &p->brake,
-      &(lb_throttle_options){.hub = &p->hub, .off = off, .returns = returns});
+      &p->throttle,
+      &(lb_throttle_options){.hub = &p->hub, .off = off, .payback = payback});
   atomic_store(&stops, 0);
 }
 
-static void unpress(pressed *p) {
+static void end_contention(contended *p) {
   lb_pool_leave(p->pool);
   lb_hub_leave(&p->hub, p->seat);
   lb_hub_fini(&p->hub);
@@ -462,141 +463,149 @@ static void unpress(pressed *p) {
 
 static void overdraw(lb_throttle *b, int ms) {
   int64_t ns;
-  lb_throttle_lets_go(b, &ns);
+  lb_throttle_grant(b, &ns);
   lb_throttle_spend(b, ms * INT64_C(1000000));
-  lb_throttle_lets_go(b, &ns);
+  lb_throttle_grant(b, &ns);
 }
 
-static void the_share_is_what_compiling_returns(void **state) {
+static void the_share_follows_the_payback(void **state) {
   (void)state;
-  pressed p;
+  contended p;
   int64_t ns;
-  press(&p, false);
-  lb_throttle_lets_go(&p.brake, &ns);
-  assert_int_equal(lround(1000 * p.brake.pace.share), 50);
-  p.brake.options.returns = NULL;
-  lb_throttle_lets_go(&p.brake, &ns);
-  assert_int_equal(lround(1000 * p.brake.pace.share), 1000 * LB_PACE_LEAST);
-  unpress(&p);
+  contend(&p, false);
+  lb_throttle_grant(&p.throttle, &ns);
+  assert_int_equal(lround(1000 * p.throttle.pace.share), 50);
+  p.throttle.options.payback = NULL;
+  lb_throttle_grant(&p.throttle, &ns);
+  assert_int_equal(lround(1000 * p.throttle.pace.share),
+                   1000 * LB_PACE_MIN_SHARE);
+  end_contention(&p);
 }
 
-static void it_is_stopped_while_requests_press_and_answers(void **state) {
+static void a_contended_worker_is_suspended_and_responds(void **state) {
   (void)state;
-  pressed p;
-  press(&p, false);
-  overdraw(&p.brake, 5);
-  lb_worker *w = worker_of("busy", (lb_worker_options){.brake = &p.brake});
+  contended p;
+  contend(&p, false);
+  overdraw(&p.throttle, 5);
+  lb_worker *w =
+      worker_of("busy", (lb_worker_options){.throttle = &p.throttle});
   assert_compiles(w);
-  assert_int_equal(atomic_load(&stops), 0);  // it would not end with us
-  // It may have answered before this thread comes to stop it; and where others
-  // leave it less than its share, it overdraws nothing by itself.
+  assert_int_equal(atomic_load(&stops),
+                   0);  // it might not end with this process
+  // It may have responded before this thread gets to suspend it; and where
+  // other programs leave it less than its share, it does not overdraw by
+  // itself.
   for (int i = 0; i < 50 && !atomic_load(&stops); i++) {
-    overdraw(&p.brake, 50);
+    overdraw(&p.throttle, 50);
     assert_compiles(w);
   }
   assert_true(atomic_load(&stops) > 0);
   assert_compiles(w);
   finish(w);
-  unpress(&p);
+  end_contention(&p);
 }
 
-static void nothing_stops_it_without_a_brake_or_for_who_waits(void **state) {
+static void unthrottled_or_awaited_workers_are_not_suspended(void **state) {
   (void)state;
   for (int off = 0; off < 2; off++) {
-    pressed p;
-    press(&p, off);
-    if (!off) lb_throttle_hurry(&p.brake, 1);
-    lb_worker *w = worker_of("busy", (lb_worker_options){.brake = &p.brake});
+    contended p;
+    contend(&p, off);
+    if (!off) lb_throttle_add_waiter(&p.throttle, 1);
+    lb_worker *w =
+        worker_of("busy", (lb_worker_options){.throttle = &p.throttle});
     assert_compiles(w);
     assert_int_equal(atomic_load(&stops), 0);
     finish(w);
-    unpress(&p);
+    end_contention(&p);
   }
 }
 
-// 60 ms overdrawn are held back for 1200. The worker is stopped before it can
-// answer, and has next to nothing to do once it goes on. One that has a lease
-// is woken by the next.
-static bool answers_held(bool leased) {
-  pressed p;
-  press(&p, false);
-  lb_worker *w = worker_of("good", (lb_worker_options){.brake = &p.brake});
+// An overdraft of 60 ms is throttled for 1200 ms. The worker is stopped before
+// it can respond, and has next to nothing to do once it is resumed. One with a
+// grant is woken by the next grant.
+static bool responds_held(bool granted) {
+  contended p;
+  contend(&p, false);
+  lb_worker *w =
+      worker_of("good", (lb_worker_options){.throttle = &p.throttle});
   assert_compiles(w);
-  if (leased) {
+  if (granted) {
     kill(lb_worker_pid(w), SIGSTOP);
     assert_compiles(w);
   }
-  overdraw(&p.brake, 60);
+  overdraw(&p.throttle, 60);
   kill(lb_worker_pid(w), SIGSTOP);
   lb_status st = compile(w, 1000);
-  bool answers = !lb_failed(st);
-  if (!answers) print_error("%s\n", lb_status_message(st));
+  bool responds = !lb_failed(st);
+  if (!responds) print_error("%s\n", lb_status_message(st));
   lb_status_drop(st);
   finish(w);
-  unpress(&p);
-  return answers;
+  end_contention(&p);
+  return responds;
 }
 
-static bool answers_though_held(void) { return answers_held(false); }
-static bool answers_between_leases(void) { return answers_held(true); }
+static bool responds_though_held(void) { return responds_held(false); }
+static bool responds_between_grants(void) { return responds_held(true); }
 
 // A busy machine may take longer than a second for next to nothing, but not
-// time after time.
-static void assert_at_last(bool (*answers)(void)) {
+// repeatedly.
+static void assert_eventually(bool (*responds)(void)) {
   bool once = false;
-  for (int i = 0; i < 5 && !once; i++) once = answers();
+  for (int i = 0; i < 5 && !once; i++) once = responds();
   assert_true(once);
 }
 
-static void held_time_does_not_count_against_a_request(void **state) {
+static void suspended_time_does_not_count_against_a_request(void **state) {
   (void)state;
-  assert_at_last(answers_though_held);
+  assert_eventually(responds_though_held);
 }
 
-// One that has a lease pauses by itself, and does nothing then: it does not
-// hang.
-static void pauses_between_leases_do_not_count_either(void **state) {
+// A worker with a grant pauses by itself and uses no CPU time then, but does
+// not hang.
+static void pauses_between_grants_do_not_count_either(void **state) {
   (void)state;
-  assert_at_last(answers_between_leases);
+  assert_eventually(responds_between_grants);
 }
 
-// Its 300 ms of work are more than a twentieth of a processor leaves it until
-// it is taken to hang.
-static bool stops_while_it_gets_ready(void) {
-  pressed p;
+// Its 300 ms of work exceed what a twentieth of a processor allows before it is
+// considered hanging.
+static bool suspends_while_starting(void) {
+  contended p;
   int64_t ns;
-  press(&p, false);
-  overdraw(&p.brake, 5);
-  lb_worker *w = worker_of("late", (lb_worker_options){.brake = &p.brake});
-  assert_false(lb_worker_gets_ready(w, &ns));  // there is none
+  contend(&p, false);
+  overdraw(&p.throttle, 5);
+  lb_worker *w =
+      worker_of("late", (lb_worker_options){.throttle = &p.throttle});
+  assert_false(lb_worker_is_starting(w, &ns));  // not started yet
   lb_worker_prepare(w);
-  while (!atomic_load(&stops) && lb_worker_gets_ready(w, &ns)) usleep(1000);
+  while (!atomic_load(&stops) && lb_worker_is_starting(w, &ns)) usleep(1000);
   bool stopped = atomic_load(&stops) > 0;
   lb_pool_leave(p.pool);
-  while (lb_worker_gets_ready(w, &ns)) usleep(1000);
+  while (lb_worker_is_starting(w, &ns)) usleep(1000);
   assert_compiles(w);
   finish(w);
   lb_pool_enter(p.pool);
-  unpress(&p);
+  end_contention(&p);
   return stopped;
 }
 
-static void it_is_stopped_while_it_gets_ready(void **state) {
+static void a_starting_worker_is_suspended(void **state) {
   (void)state;
-  assert_at_last(stops_while_it_gets_ready);
+  assert_eventually(suspends_while_starting);
 }
 
-static void while_it_goes_freely_it_is_looked_at_soon(void **state) {
+static void an_unthrottled_start_is_polled_often(void **state) {
   (void)state;
-  pressed p;
+  contended p;
   int64_t ns;
-  press(&p, true);
-  lb_worker *w = worker_of("late", (lb_worker_options){.brake = &p.brake});
+  contend(&p, true);
+  lb_worker *w =
+      worker_of("late", (lb_worker_options){.throttle = &p.throttle});
   lb_worker_prepare(w);
-  assert_true(lb_worker_gets_ready(w, &ns));
+  assert_true(lb_worker_is_starting(w, &ns));
   assert_true(ns <= 2000000);
   finish(w);
-  unpress(&p);
+  end_contention(&p);
 }
 
 static char state_of(pid_t pid) {
@@ -612,8 +621,8 @@ static void nap_ms(long ms) {
   nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
 }
 
-// Stops the calling process once it waits, lets it go on `ms` later, and then
-// `worker`.
+// Stops the calling process once it waits, resumes it `ms` later, and then
+// resumes `worker`.
 static pid_t pause_us(pid_t worker, long ms) {
   pid_t us = getpid(), pid = fork();
   if (pid) return pid;
@@ -626,8 +635,9 @@ static pid_t pause_us(pid_t worker, long ms) {
   _exit(0);
 }
 
-// In a process of its own: whoever runs this test is not to see it stopped.
-static bool answers_though_all_pause(void) {
+// In a separate process, so that the parent of this test does not see it
+// stopped.
+static bool responds_though_all_pause(void) {
   int status = -1;
   lb_worker *w = worker_of("good", (lb_worker_options){0});
   pid_t pid = fork();
@@ -646,36 +656,39 @@ static bool answers_though_all_pause(void) {
   return status == 0;
 }
 
-static void it_is_not_blamed_while_all_processes_are_paused(void **state) {
+static void the_worker_is_not_blamed_while_all_processes_are_suspended(
+    void **state) {
   (void)state;
-  assert_at_last(answers_though_all_pause);
+  assert_eventually(responds_though_all_pause);
 }
 
-static void one_that_hangs_is_killed_while_requests_press(void **state) {
+static void a_hanging_worker_is_killed_while_contended(void **state) {
   (void)state;
-  pressed p;
-  press(&p, false);
-  lb_worker *w = worker_of("hang", (lb_worker_options){.brake = &p.brake});
-  assert_fails(compile(w, 50), LB_CANCELLED, "did not answer in time");
+  contended p;
+  contend(&p, false);
+  lb_worker *w =
+      worker_of("hang", (lb_worker_options){.throttle = &p.throttle});
+  assert_fails(compile(w, 50), LB_CANCELLED, "did not respond in time");
   finish(w);
-  unpress(&p);
+  end_contention(&p);
 }
 
-static void cancelled_it_ends_though_it_is_stopped(void **state) {
+static void a_suspended_worker_ends_when_cancelled(void **state) {
   (void)state;
-  pressed p;
+  contended p;
   pthread_t thread;
-  press(&p, false);
-  lb_worker *w = worker_of("good", (lb_worker_options){.brake = &p.brake});
+  contend(&p, false);
+  lb_worker *w =
+      worker_of("good", (lb_worker_options){.throttle = &p.throttle});
   assert_compiles(w);
-  overdraw(&p.brake, 100);
-  p.brake.pace.left = 1e-9;  // for as long as it takes
+  overdraw(&p.throttle, 100);
+  p.throttle.pace.quota_factor = 1e-9;  // it stays suspended
   kill(lb_worker_pid(w), SIGSTOP);
   pthread_create(&thread, NULL, cancel_soon, w);
   assert_fails(compile(w, LONG), LB_CANCELLED, "cancelled");
   pthread_join(thread, NULL);
   finish(w);
-  unpress(&p);
+  end_contention(&p);
 }
 
 int main(void) {
@@ -683,36 +696,39 @@ int main(void) {
       cmocka_unit_test(the_process_starts_at_the_first_request_and_stays),
       cmocka_unit_test(a_process_that_was_prepared_gets_the_first_request),
       cmocka_unit_test(information_comes_with_the_object),
-      cmocka_unit_test(a_refusal_is_told_and_is_no_failure),
+      cmocka_unit_test(a_rejected_request_is_not_a_worker_failure),
       cmocka_unit_test(the_process_inherits_four_descriptors),
-      cmocka_unit_test(it_works_where_the_low_descriptors_are_closed),
-      cmocka_unit_test(what_it_writes_to_stderr_is_bounded),
-      cmocka_unit_test(rest_ends_the_process_and_the_next_request_starts_one),
+      cmocka_unit_test(the_worker_starts_where_low_descriptors_are_closed),
+      cmocka_unit_test(stderr_output_is_bounded),
+      cmocka_unit_test(stop_ends_the_process_and_the_next_request_starts_one),
       cmocka_unit_test(a_missing_program_is_named),
       cmocka_unit_test(a_program_that_cannot_be_run_is_named),
-      cmocka_unit_test(bad_workers_are_refused_with_the_reason),
-      cmocka_unit_test(an_object_of_another_generator_is_refused),
+      cmocka_unit_test(bad_workers_fail_with_the_reason),
+      cmocka_unit_test(an_object_of_another_generator_is_rejected),
       cmocka_unit_test(a_worker_that_hangs_is_killed_in_time),
       cmocka_unit_test(a_worker_that_hangs_is_killed_in_a_sandbox_too),
       cmocka_unit_test(a_stopped_worker_is_killed_in_time),
       cmocka_unit_test(a_worker_killed_between_requests_is_replaced),
-      cmocka_unit_test(an_answer_too_many_is_not_taken_for_the_next),
-      cmocka_unit_test(after_a_failure_it_is_started_again),
-      cmocka_unit_test(pauses_grow_until_requests_fail_at_once),
-      cmocka_unit_test(cancel_wakes_the_call_under_way),
+      cmocka_unit_test(an_extra_response_is_not_taken_for_the_next),
+      cmocka_unit_test(the_worker_is_restarted_after_a_failure),
+      cmocka_unit_test(backoff_grows_until_requests_fail_at_once),
+      cmocka_unit_test(cancel_ends_the_current_call),
       cmocka_unit_test(after_fork_each_side_has_its_own_process),
-      cmocka_unit_test(it_ends_although_a_child_of_fork_holds_the_socket),
-      cmocka_unit_test(programs_that_ignore_their_children_are_served),
-      cmocka_unit_test(the_share_is_what_compiling_returns),
-      cmocka_unit_test(it_is_stopped_while_requests_press_and_answers),
-      cmocka_unit_test(it_is_stopped_while_it_gets_ready),
-      cmocka_unit_test(while_it_goes_freely_it_is_looked_at_soon),
-      cmocka_unit_test(nothing_stops_it_without_a_brake_or_for_who_waits),
-      cmocka_unit_test(held_time_does_not_count_against_a_request),
-      cmocka_unit_test(pauses_between_leases_do_not_count_either),
-      cmocka_unit_test(it_is_not_blamed_while_all_processes_are_paused),
-      cmocka_unit_test(one_that_hangs_is_killed_while_requests_press),
-      cmocka_unit_test(cancelled_it_ends_though_it_is_stopped),
+      cmocka_unit_test(
+          the_worker_ends_although_a_forked_child_holds_the_socket),
+      cmocka_unit_test(programs_that_ignore_sigchld_are_supported),
+      cmocka_unit_test(the_share_follows_the_payback),
+      cmocka_unit_test(a_contended_worker_is_suspended_and_responds),
+      cmocka_unit_test(a_starting_worker_is_suspended),
+      cmocka_unit_test(an_unthrottled_start_is_polled_often),
+      cmocka_unit_test(unthrottled_or_awaited_workers_are_not_suspended),
+      cmocka_unit_test(suspended_time_does_not_count_against_a_request),
+      cmocka_unit_test(pauses_between_grants_do_not_count_either),
+      cmocka_unit_test(
+          the_worker_is_not_blamed_while_all_processes_are_suspended),
+      cmocka_unit_test(a_hanging_worker_is_killed_while_contended),
+      cmocka_unit_test(a_suspended_worker_ends_when_cancelled),
   };
-  return cmocka_run_group_tests_name("worker", tests, make_folder, drop_folder);
+  return cmocka_run_group_tests_name("worker", tests, make_directory,
+                                     drop_directory);
 }

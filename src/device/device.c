@@ -1,4 +1,5 @@
-// device/device.c -- host memory as a device's, and the device without kernels.
+// device/device.c -- memory operations for host memory, and the device without
+// kernels.
 #include "device/device.h"
 
 #include <string.h>
@@ -22,8 +23,8 @@ lb_status lb_host_memory_copy(lb_stream *q, lb_copy how, void *to,
   return LB_OK;
 }
 
-static bool has_none(lb_device *d, const lb_spec *s, const lb_facts *f,
-                     lb_exec *out) {
+static bool find_no_builtin(lb_device *d, const lb_spec *s, const lb_facts *f,
+                            lb_exec *out) {
   (void)d;
   (void)s;
   (void)f;
@@ -31,41 +32,42 @@ static bool has_none(lb_device *d, const lb_spec *s, const lb_facts *f,
   return false;
 }
 
-static lb_status loads_nothing(void) {
+static lb_status no_kernels(void) {
   return lb_error(LB_DEVICE,
-                  "this device has no kernels: everything runs on "
+                  "this device cannot load kernels: every operator runs on "
                   "the reference");
 }
 
 static lb_status not_ready(lb_device *d) {
   (void)d;
-  return loads_nothing();
+  return no_kernels();
 }
 
-static lb_status load_nothing(lb_device *d, lb_span object, const char *name,
-                              lb_exec **out) {
+static lb_status load_none(lb_device *d, lb_span object, const char *name,
+                           lb_exec **out) {
   (void)d;
   (void)object;
   (void)name;
   (void)out;
-  return loads_nothing();
+  return no_kernels();
 }
 
-static lb_status waited(lb_stream *q) {
+static lb_status wait_none(lb_stream *q) {
   (void)q;
   return LB_OK;
 }
 
-// Nothing prepares or submits without a kernel.
+// The prepare and submit operations stay NULL: they are not called without a
+// kernel.
 static const lb_device_ops none_ops = {
     .name = "none",
     .shares = true,
-    .builtin = has_none,
+    .builtin = find_no_builtin,
     .ready = not_ready,
-    .load = load_nothing,
+    .load = load_none,
     .alloc = lb_host_memory_alloc,
     .free = lb_host_memory_free,
-    .wait = waited,
+    .wait = wait_none,
     .copy = lb_host_memory_copy,
 };
 

@@ -1,81 +1,87 @@
-// device/launch.h -- one call of a kernel over all rows and columns of a
-// partition, with everything decided but the addresses of a run.
+// device/launch.h -- one launch of a kernel over all rows and columns of a
+// partition; only the base addresses are left to the run.
 //
 // A plan builds launches once per signature; a device runs them any number of
-// times. Operands are outputs, then inputs. Arguments begin with a pointer to
-// each operand, then come rows and columns (spec/abi.h).
+// times. Operands are the outputs, then the inputs. The arguments of a kernel
+// are a pointer to each operand, then rows and columns, then the rest
+// (spec/abi.h).
 #ifndef LB_DEVICE_LAUNCH_H
 #define LB_DEVICE_LAUNCH_H
 
 #include "spec/abi.h"
 
-#define LB_LAUNCH_LOOPS 10  // around a kernel, at most
-#define LB_MAX_SEQUENCE 8   // launches of a sequence, at most
+#define LB_LAUNCH_LOOPS 10  // maximum number of loops around a kernel
+#define LB_MAX_SEQUENCE 8   // maximum number of launches in a sequence
 
-// A kernel that its device can run: one that was loaded, or one that the device
-// has from the beginning.
+// An executable kernel of a device, loaded or built in.
 typedef struct lb_exec {
-  uintptr_t entry;  // what the device runs; of cpu, a lb_kernel_fn
-  size_t bytes;     // of memory that it takes as long as it is loaded
-  void (*unload)(struct lb_exec *exec);  // NULL: it stays for ever
+  uintptr_t entry;  // opaque to callers; on cpu an lb_kernel_fn
+  size_t bytes;     // code memory in use while it is loaded
+  void (*unload)(struct lb_exec *exec);  // NULL: built in, never unloaded
 } lb_exec;
 
-// Nobody runs it. NULL is fine, and so is one that stays.
+// No thread may be running it. NULL and built-in kernels are allowed.
 static inline void lb_exec_release(lb_exec *exec) {
   if (exec && exec->unload) exec->unload(exec);
 }
 
-// Where bytes are while a plan runs: `offset` past one of the run's bases.
+// An address relative to one of the run's base addresses.
 typedef struct lb_address {
   int64_t offset;  // bytes
   uint32_t base;   // index into the run's bases
-  uint32_t value;  // which one of the graph it is, for those who explain a plan
+  uint32_t value;  // the graph value, for explaining a plan
 } lb_address;
 
-// What spec and facts say about splits.
+// The part of a split that depends on spec and facts only.
 typedef struct lb_split_basis {
   lb_form form;
-  double each;  // ns for what is made of an element, sums of products apart
-  int64_t rows, cols;  // bands are multiples of these; 0: never cut
+  double ns_per_element;  // estimated time of an element, without the
+                          // multiply-adds of a matmul or convolution
+  int64_t rows, cols;     // bands are multiples of these; 0: never split
 } lb_split_basis;
 
-// How the work of a launch is divided, for the threads of a pool. A part is a
-// band of rows times a band of columns of one iteration of the loops around the
-// kernel. Set by the device (cpu/split.h).
+// How a launch is split into parts for the threads of a pool. A part is a band
+// of rows times a band of columns of one iteration of the loops around the
+// kernel. The device sets it (cpu/split.h).
 typedef struct lb_split {
   int64_t outer;                 // iterations of the loops around the kernel
   int64_t row_band, col_band;    // sizes; the last band may be smaller
-  int64_t row_bands, col_bands;  // of one iteration
-  int64_t parts;                 // outer * col_bands * row_bands, in that order
-  bool cols_first;  // col_bands * row_bands * outer: a band goes through all
-  bool together;    // ... iterations of all zones, which have the same bands
-  int64_t grain;    // parts to be taken at once; parts: all of them
+  int64_t row_bands, col_bands;  // in one iteration
+  int64_t parts;    // outer * col_bands * row_bands, numbered in that order
+  bool band_major;  // numbered as col_bands * row_bands * outer instead: a band
+                    // runs through all iterations
+  // A band runs through all zones, which have the same bands.
+  bool across_zones;
+  int64_t grain;  // parts that a thread takes at once; == parts: one thread
+                  // takes all
 } lb_split;
 
 typedef struct lb_launch {
-  struct lb_slot *slot;    // where its kernel is published; devices do not look
-  struct lb_launch *next;  // another zone of the partition, the same kernel at
-                           // other places; of a sequence, any kernel; or NULL
+  struct lb_slot *slot;  // where its kernel is published; not used by devices
+  // The next zone of the partition (same kernel), or the next launch of a
+  // sequence (any kernel); or NULL.
+  struct lb_launch *next;
   lb_split split;
   uint8_t n_operands, n_args, n_loops;
-  const lb_address *addresses;  // by operand
-  const uint64_t *args;         // pointers left out
-  const int64_t *strides;  // by operand, in bytes: of a row, of a column, of an
-                           // iteration of each loop
-  const int64_t *loops;    // iterations of each, the outermost first
-  const int64_t *steps;    // by operand, in bytes: on to the next iteration of
-                           // a sequence
+  const lb_address *addresses;  // one per operand
+  // Arguments of the kernel; those that point to operands are not set.
+  const uint64_t *args;
+  // Byte strides per operand: of a row, of a column, of each loop.
+  const int64_t *strides;
+  const int64_t *loops;  // iteration counts, outermost first
+  // Bytes per operand by which it advances in each iteration of a sequence.
+  const int64_t *steps;
 } lb_launch;
 
-// Launches that repeat one after the other: the time steps of a recurrence.
-// The first `each` of them run `turns` times, then the next.
+// Launches that are repeated in order, such as the time steps of an RNN. The
+// first `group_size` launches run `iterations` times, then the next group.
 typedef struct lb_sequence {
   const lb_launch *first;
-  const lb_exec *const *execs;  // one for each launch
-  int64_t turns;
-  uint32_t n, each;
-  int apart;  // groups run at the same time where no more threads than this
-              // take part; 0: never
+  const lb_exec *const *execs;  // one per launch
+  int64_t iterations;
+  uint32_t n, group_size;
+  int max_parallel_threads;  // groups run concurrently if the pool has at most
+                             // this many threads; 0: never
 } lb_sequence;
 
 #endif

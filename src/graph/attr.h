@@ -1,4 +1,4 @@
-// graph/attr.h -- a node's attributes, by ONNX name.
+// graph/attr.h -- the attributes of a node, by ONNX name.
 #ifndef LB_GRAPH_ATTR_H
 #define LB_GRAPH_ATTR_H
 
@@ -41,7 +41,7 @@ int64_t lb_attr_int(const struct lb_node *n, const char *name, int64_t dflt);
 float lb_attr_float(const struct lb_node *n, const char *name, float dflt);
 const char *lb_attr_str(const struct lb_node *n, const char *name,
                         const char *dflt);
-// Element i of a list, or `dflt` if it is not so long.
+// Element i of a list, or `dflt` if the list is shorter.
 int64_t lb_attr_int_at(const struct lb_node *n, const char *name, int i,
                        int64_t dflt);
 // The list and its length; NULL and 0 if absent.
@@ -50,10 +50,10 @@ const int64_t *lb_attr_ints(const struct lb_node *n, const char *name,
 const float *lb_attr_floats(const struct lb_node *n, const char *name,
                             uint32_t *count);
 
-// The dtype that ONNX numbers `code` (TensorProto.DataType); LB_NONE: Limber
-// has no such.
+// The dtype with ONNX number `code` (TensorProto.DataType); LB_NONE if it is
+// not supported.
 lb_dtype lb_attr_dtype(int64_t code);
-// The number of a dtype other than LB_NONE.
+// The ONNX number of a dtype other than LB_NONE.
 int64_t lb_attr_code(lb_dtype t);
 
 #endif

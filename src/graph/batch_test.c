@@ -1,9 +1,9 @@
-// graph/batch_test.c -- which graphs keep the items of a batch apart.
+// graph/batch_test.c -- which graphs keep the items of a batch independent.
 #include "graph/batch.h"
 
 #include "graph/text_test.h"
 
-// Which inputs are batches, as a digit each: "10"; "-": items are mixed.
+// Which inputs are batches, one digit each ("10"); "-": items are mixed.
 static void expect(const char *source, const char *want) {
   lb_graph *g = graph_of(source);
   const bool *params;
@@ -19,7 +19,7 @@ static void expect(const char *source, const char *want) {
 }
 
 // One operator on x float32[b,6,8] and z float32[6,8].
-static void one(const char *line, const char *want) {
+static void expect_one(const char *line, const char *want) {
   char source[512];
   snprintf(source, sizeof source,
            "in x float32[b,6,8]\nin z float32[6,8]\n"
@@ -29,50 +29,52 @@ static void one(const char *line, const char *want) {
   expect(source, want);
 }
 
-static void elements_stay_with_their_item(void **state) {
+static void elementwise_operators_keep_items_apart(void **state) {
   (void)state;
-  one("y = Relu(x)", "10");
-  one("y = Add(x, z)", "10");
-  one("y = Mul(x, v)", "10");
-  one("t = Unsqueeze(x, [0])\ny = Add(t, x)", "-");
-  one("y = Relu(z)", "-");
+  expect_one("y = Relu(x)", "10");
+  expect_one("y = Add(x, z)", "10");
+  expect_one("y = Mul(x, v)", "10");
+  expect_one("t = Unsqueeze(x, [0])\ny = Add(t, x)", "-");
+  expect_one("y = Relu(z)", "-");
 }
 
-static void products_keep_rows(void **state) {
+static void matmuls_keep_rows_apart(void **state) {
   (void)state;
-  one("y = MatMul(x, w)", "10");
-  one("t = Transpose(x) {perm=[0,2,1]}\ny = MatMul(x, t)", "10");
-  one("t = Transpose(x) {perm=[1,2,0]}\ny = MatMul(w, t)", "-");
-  one("t = Reshape(x, [-1,48])\nu = Transpose(t) {perm=[1,0]}\n"
+  expect_one("y = MatMul(x, w)", "10");
+  expect_one("t = Transpose(x) {perm=[0,2,1]}\ny = MatMul(x, t)", "10");
+  expect_one("t = Transpose(x) {perm=[1,2,0]}\ny = MatMul(w, t)", "-");
+  expect_one(
+      "t = Reshape(x, [-1,48])\nu = Transpose(t) {perm=[1,0]}\n"
       "y = MatMul(t, u)",
       "-");
-  one("t = Reshape(x, [-1,8])\ny = Gemm(t, w, v)", "10");
-  one("t = Reshape(x, [-1,8])\ny = Gemm(w, t) {transB=1}", "-");
+  expect_one("t = Reshape(x, [-1,8])\ny = Gemm(t, w, v)", "10");
+  expect_one("t = Reshape(x, [-1,8])\ny = Gemm(w, t) {transB=1}", "-");
 }
 
-static void rows_are_reduced_where_items_are_not(void **state) {
+static void reductions_within_items_keep_them_apart(void **state) {
   (void)state;
-  one("y = Softmax(x) {axis=-1}", "10");
-  one("y = Softmax(x) {axis=0}", "-");
-  one("y = Softmax(x) {axis=1, flatten=1}", "10");
-  one("y = Softmax(x) {axis=0, flatten=1}", "-");
-  one("y = ReduceMean(x, [1]) {keepdims=0}", "10");
-  one("y = ReduceMean(x, [-3])", "-");
-  one("y = ReduceMax(x)", "-");
-  one("t = Transpose(x) {perm=[1,0,2]}\nu = ReduceSum(t, [0]) {keepdims=0}\n"
+  expect_one("y = Softmax(x) {axis=-1}", "10");
+  expect_one("y = Softmax(x) {axis=0}", "-");
+  expect_one("y = Softmax(x) {axis=1, flatten=1}", "10");
+  expect_one("y = Softmax(x) {axis=0, flatten=1}", "-");
+  expect_one("y = ReduceMean(x, [1]) {keepdims=0}", "10");
+  expect_one("y = ReduceMean(x, [-3])", "-");
+  expect_one("y = ReduceMax(x)", "-");
+  expect_one(
+      "t = Transpose(x) {perm=[1,0,2]}\nu = ReduceSum(t, [0]) {keepdims=0}\n"
       "y = Relu(u)",
       "10");
-  one("y = LayerNormalization(x, v, v) {axis=-1}", "10");
-  one("y = LayerNormalization(x, v, v) {axis=0}", "-");
-  one("y = CumSum(x, 1)", "10");
-  one("y = CumSum(x, 0)", "-");
-  one("y = ArgMax(x) {axis=2, keepdims=0}", "10");
-  one("y = ArgMax(x)", "-");
-  one("y, t = TopK(x, [2])", "10");
+  expect_one("y = LayerNormalization(x, v, v) {axis=-1}", "10");
+  expect_one("y = LayerNormalization(x, v, v) {axis=0}", "-");
+  expect_one("y = CumSum(x, 1)", "10");
+  expect_one("y = CumSum(x, 0)", "-");
+  expect_one("y = ArgMax(x) {axis=2, keepdims=0}", "10");
+  expect_one("y = ArgMax(x)", "-");
+  expect_one("y, t = TopK(x, [2])", "10");
 }
 
-// As weights in a file that is mapped.
-static void constants_lie_at_any_address(void **state) {
+// As weights of a mapped file may be.
+static void unaligned_constants_are_read(void **state) {
   (void)state;
   lb_graph *g = graph_of("in x float32[b,6]\ny = ReduceMax(x, [1])\nout y\n");
   const lb_value *axes = g->main->nodes[0]->in[1];
@@ -87,56 +89,62 @@ static void constants_lie_at_any_address(void **state) {
 
 static void views_are_followed(void **state) {
   (void)state;
-  one("y = Reshape(x, [0,48])", "10");
-  one("y = Reshape(x, [-1,8])", "10");
-  one("y = Reshape(x, [6,-1,8])", "-");  // items are torn apart
-  one("y = Reshape(x, [48,-1])", "-");
-  one("y = Flatten(x) {axis=1}", "10");
-  one("t = Transpose(x) {perm=[1,0,2]}\nu = Reshape(t, [6,-1,2,4])\n"
+  expect_one("y = Reshape(x, [0,48])", "10");
+  expect_one("y = Reshape(x, [-1,8])", "10");
+  expect_one("y = Reshape(x, [6,-1,8])", "-");  // items are interleaved
+  expect_one("y = Reshape(x, [48,-1])", "-");
+  expect_one("y = Flatten(x) {axis=1}", "10");
+  expect_one(
+      "t = Transpose(x) {perm=[1,0,2]}\nu = Reshape(t, [6,-1,2,4])\n"
       "y = Transpose(u) {perm=[1,0,2,3]}",
       "10");
-  one("y = Transpose(x) {perm=[1,0,2]}", "-");  // not along axis 0 at the end
-  one("t = Unsqueeze(x, [0])\ny = Squeeze(t, [0])", "10");
-  one("y = Slice(x, [0], [2], [1])", "10");
-  one("y = Slice(x, [0], [2], [0])", "-");
-  one("y = Slice(x, [-1], [-9], [0], [-1])", "-");
-  one("t, y = Split(x, [4,4]) {axis=2}", "10");
+  expect_one("y = Transpose(x) {perm=[1,0,2]}", "-");  // not along axis 0 of
+                                                       // the result
+  expect_one("t = Unsqueeze(x, [0])\ny = Squeeze(t, [0])", "10");
+  expect_one("y = Slice(x, [0], [2], [1])", "10");
+  expect_one("y = Slice(x, [0], [2], [0])", "-");
+  expect_one("y = Slice(x, [-1], [-9], [0], [-1])", "-");
+  expect_one("t, y = Split(x, [4,4]) {axis=2}", "10");
 }
 
 static void movement_is_followed(void **state) {
   (void)state;
-  one("y = Concat(x, x) {axis=1}", "10");
-  one("y = Concat(x, x) {axis=0}", "-");
-  one("y = Pad(x, [0,1,0,0,1,0])", "10");
-  one("y = Pad(x, [1,0,0,-1,0,0])", "-");
-  one("y = Gather(x, i) {axis=1}", "10");
-  one("y = Gather(x, i) {axis=0}", "-");
-  one("y = Tile(x, [1,2,1])", "10");
-  one("y = Tile(x, [2,1,1])", "-");
+  expect_one("y = Concat(x, x) {axis=1}", "10");
+  expect_one("y = Concat(x, x) {axis=0}", "-");
+  expect_one("y = Pad(x, [0,1,0,0,1,0])", "10");
+  expect_one("y = Pad(x, [1,0,0,-1,0,0])", "-");
+  expect_one("y = Gather(x, i) {axis=1}", "10");
+  expect_one("y = Gather(x, i) {axis=0}", "-");
+  expect_one("y = Tile(x, [1,2,1])", "10");
+  expect_one("y = Tile(x, [2,1,1])", "-");
   expect("in x int64[b,5]\nconst w float32[9,4] 1\ny = Gather(w, x)\nout y\n",
          "1");
 }
 
-static void what_depends_on_the_number_of_items(void **state) {
+static void only_shapes_may_depend_on_the_number_of_items(void **state) {
   (void)state;
-  // A token in front of every item.
-  one("const c float32[1,1,8] 1\nn = Shape(x)\nb = Slice(n, [0], [1])\n"
+  // A token before every item.
+  expect_one(
+      "const c float32[1,1,8] 1\nn = Shape(x)\nb = Slice(n, [0], [1])\n"
       "k = Concat(b, [1], [8]) {axis=0}\nt = Expand(c, k)\n"
       "y = Concat(t, x) {axis=1}",
       "10");
-  // Divided by their number.
-  one("n = Shape(x)\nb = Slice(n, [0], [1])\nf = Cast(b) {to=1}\n"
+  // Divided by the number of items.
+  expect_one(
+      "n = Shape(x)\nb = Slice(n, [0], [1])\nf = Cast(b) {to=1}\n"
       "y = Div(x, f)",
       "-");
-  // The last item of all.
-  one("n = Shape(x)\nb = Slice(n, [0], [1])\ny = Slice(x, b, [99], [1])", "-");
-  // By their places.
-  one("n = Shape(x)\nb = Gather(n, 0)\np = Range(0, b, 1)\n"
+  // The last item only.
+  expect_one("n = Shape(x)\nb = Slice(n, [0], [1])\ny = Slice(x, b, [99], [1])",
+             "-");
+  // Plus the index of each item.
+  expect_one(
+      "n = Shape(x)\nb = Gather(n, 0)\np = Range(0, b, 1)\n"
       "f = Cast(p) {to=1}\nk = Unsqueeze(f, [1,2])\ny = Add(x, k)",
       "-");
 }
 
-static void images_and_sequences(void **state) {
+static void feature_maps_and_sequences_are_followed(void **state) {
   (void)state;
   expect(
       "in x float32[n,3,h,w]\nconst k float32[4,3,3,3] 1\n"
@@ -180,7 +188,7 @@ static void images_and_sequences(void **state) {
       "10");
 }
 
-static void inputs_say_what_the_batch_is(void **state) {
+static void the_batch_is_dim_0_of_an_input(void **state) {
   (void)state;
   expect("in x float32[4,3]\ny = Relu(x)\nout y\n", "-");
   expect("in x float32[n,n]\ny = Relu(x)\nout y\n", "-");
@@ -195,15 +203,15 @@ static void inputs_say_what_the_batch_is(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(elements_stay_with_their_item),
-      cmocka_unit_test(products_keep_rows),
-      cmocka_unit_test(rows_are_reduced_where_items_are_not),
-      cmocka_unit_test(constants_lie_at_any_address),
+      cmocka_unit_test(elementwise_operators_keep_items_apart),
+      cmocka_unit_test(matmuls_keep_rows_apart),
+      cmocka_unit_test(reductions_within_items_keep_them_apart),
+      cmocka_unit_test(unaligned_constants_are_read),
       cmocka_unit_test(views_are_followed),
       cmocka_unit_test(movement_is_followed),
-      cmocka_unit_test(what_depends_on_the_number_of_items),
-      cmocka_unit_test(images_and_sequences),
-      cmocka_unit_test(inputs_say_what_the_batch_is),
+      cmocka_unit_test(only_shapes_may_depend_on_the_number_of_items),
+      cmocka_unit_test(feature_maps_and_sequences_are_followed),
+      cmocka_unit_test(the_batch_is_dim_0_of_an_input),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

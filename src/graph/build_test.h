@@ -1,4 +1,4 @@
-// graph/build_test.h -- small graphs by hand, for tests.
+// graph/build_test.h -- builds small graphs by hand, for tests.
 #ifndef LB_GRAPH_BUILD_TEST_H
 #define LB_GRAPH_BUILD_TEST_H
 
@@ -22,7 +22,7 @@ static inline void ok(lb_status st) {
   }
 }
 
-// A parameter of region r; dims: -1 is a symbol of its own.
+// Adds a parameter to region r; a dim of -1 is a fresh symbol.
 static inline lb_value *param(lb_region *r, const char *name, lb_dtype dtype,
                               int rank, const int64_t *dims) {
   lb_value *v;
@@ -43,7 +43,7 @@ static inline lb_value *param(lb_region *r, const char *name, lb_dtype dtype,
   return v;
 }
 
-// A node with one output per name in outs (NULL-terminated list of inputs).
+// Adds a node with n_out outputs named "<name>:<i>".
 static inline lb_node *node(lb_region *r, lb_op op, const char *name,
                             uint32_t n_in, lb_value *const *in,
                             uint32_t n_out) {

@@ -1,16 +1,16 @@
-// graph/dump.c -- a graph as text, for people and for tests.
+// graph/dump.c -- prints a graph as text, for people and for tests.
 //
 //   in x: float32[batch,4]
 //   h: float32[batch,8] = MatMul(x, w:float32[4,8])
 //   y: float32[batch,8] = Softmax(h) {axis=-1}
 //   out y
 //
-// Small constants are written out. Bodies follow their node, indented.
+// Small constants are printed in full. Bodies follow their node, indented.
 #include <string.h>
 
 #include "graph/graph.h"
 
-#define SHOWN 4  // elements of a constant or of a list
+#define SHOWN 4  // printed elements of a constant or a list
 
 static void put_info(const lb_vinfo *v, lb_strbuf *out) {
   lb_strbuf_puts(out, v->dtype == LB_NONE ? "?" : lb_dtype_name(v->dtype));

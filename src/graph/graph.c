@@ -1,4 +1,4 @@
-// graph/graph.c -- making graphs: regions, values, constants, nodes.
+// graph/graph.c -- building graphs: regions, values, constants, nodes.
 #include "graph/graph.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define ARENA_BLOCK (64 * 1024)
-#define MAX_WALK 64  // nodes, for a label
+#define MAX_WALK 64  // nodes that are followed for a label
 
 lb_status lb_graph_new(lb_graph **out) {
   *out = NULL;
@@ -41,17 +41,19 @@ lb_status lb_region_new(lb_graph *g, lb_region *parent, lb_region **out) {
   return LB_OK;
 }
 
-// The array with room for one more than n, in the arena; NULL when memory is
-// out. What it replaces stays in the arena, at most as much again.
+// Returns the array with capacity for more than n elements, in the arena; NULL
+// if out of memory. The old array stays in the arena, which at most doubles its
+// memory.
 static void *grow(lb_arena *a, void *old, uint32_t n, uint32_t *cap,
                   size_t elem) {
   if (n < *cap) return old;
   if (n > UINT32_MAX / 2 - 4) return NULL;
-  uint32_t wider = n < 4 ? 4 : 2 * n;
-  void *p = lb_arena_zalloc(a, lb_mul_sat(wider, elem), _Alignof(max_align_t));
+  uint32_t new_cap = n < 4 ? 4 : 2 * n;
+  void *p =
+      lb_arena_zalloc(a, lb_mul_sat(new_cap, elem), _Alignof(max_align_t));
   if (!p) return NULL;
   if (n) memcpy(p, old, n * elem);
-  *cap = wider;
+  *cap = new_cap;
   return p;
 }
 
@@ -135,9 +137,9 @@ lb_status lb_region_add_result(lb_region *r, lb_value *v) {
 
 static const char *node_name(lb_graph *g, lb_op op, const char *name) {
   if (name && *name) return lb_arena_strdup(&g->arena, name);
-  char made[80];
-  snprintf(made, sizeof made, "%s_%u", lb_op_infos[op].name, g->n_nodes);
-  return lb_arena_strdup(&g->arena, made);
+  char text[80];
+  snprintf(text, sizeof text, "%s_%u", lb_op_infos[op].name, g->n_nodes);
+  return lb_arena_strdup(&g->arena, text);
 }
 
 lb_status lb_node_new(lb_region *r, lb_op op, const char *name, uint32_t n_in,
@@ -223,9 +225,9 @@ lb_status lb_node_set_ints(lb_graph *g, lb_node *n, const char *name,
   return set_attr(g, n, name, a);
 }
 
-// Whether the channels of its images are last, as passes like to have them, as
-// far as can be told from what its first input came through.
-static bool is_turned(const lb_node *n) {
+// Whether passes have moved the channels of its feature maps to the last axis,
+// as far as the chain of first inputs shows.
+static bool is_channels_last(const lb_node *n) {
   for (int i = 0; i < MAX_WALK && n; i++) {
     uint32_t rank;
     const int64_t *perm = lb_attr_ints(n, "perm", &rank);
@@ -240,6 +242,6 @@ static bool is_turned(const lb_node *n) {
 const char *lb_node_label(const lb_node *n, char *buf, size_t cap) {
   const lb_op_info *op = &lb_op_infos[n->op];
   snprintf(buf, cap, "%s '%s'%s", op->domain[0] ? "node" : op->name, n->name,
-           is_turned(n) ? " (channels last)" : "");
+           is_channels_last(n) ? " (channels last)" : "");
   return buf;
 }

@@ -77,7 +77,7 @@ static void nodes_without_a_name_get_one(void **state) {
   lb_graph_free(g);
 }
 
-static void many_values_and_nodes_fit(void **state) {
+static void arrays_grow_with_values_and_nodes(void **state) {
   (void)state;
   lb_graph *g;
   must(lb_graph_new(&g));
@@ -97,7 +97,7 @@ static void many_values_and_nodes_fit(void **state) {
 
 // -- the verifier ------------------------------------------------------------
 
-static lb_graph *sound(void) {
+static lb_graph *valid_graph(void) {
   return graph_of(
       "in x float32[4]\n"
       "in c bool[]\n"
@@ -122,51 +122,51 @@ static void rejects(lb_graph *g, const char *part) {
 
 static void verifier_rejects_nodes_out_of_order(void **state) {
   (void)state;
-  lb_graph *g = sound();
+  lb_graph *g = valid_graph();
   lb_node *first = g->main->nodes[0];
   g->main->nodes[0] = g->main->nodes[1];
   g->main->nodes[1] = first;
-  rejects(g, "input not readable");
+  rejects(g, "input not available");
 }
 
 static void verifier_rejects_two_producers(void **state) {
   (void)state;
-  lb_graph *g = sound();
+  lb_graph *g = valid_graph();
   g->main->nodes[1]->out[0] = g->main->nodes[0]->out[0];
   rejects(g, "another producer");
 }
 
 static void verifier_rejects_reading_another_region(void **state) {
   (void)state;
-  lb_graph *g = sound();
+  lb_graph *g = valid_graph();
   lb_node *neg = g->main->nodes[1]->regions[0]->nodes[0];
   neg->in[0] = g->main->nodes[0]->out[0];
-  rejects(g, "input not readable");
+  rejects(g, "input not available");
 }
 
 static void verifier_rejects_wrong_arity_and_missing_inputs(void **state) {
   (void)state;
-  lb_graph *g = sound();
+  lb_graph *g = valid_graph();
   g->main->nodes[0]->n_in = 0;
   rejects(g, "number of inputs");
-  g = sound();
+  g = valid_graph();
   g->main->nodes[0]->in[0] = NULL;
   rejects(g, "required input");
 }
 
 static void verifier_rejects_captures_that_do_not_match(void **state) {
   (void)state;
-  lb_graph *g = sound();
+  lb_graph *g = valid_graph();
   g->main->nodes[1]->regions[1]->n_params = 0;
   rejects(g, "region parameters");
-  g = sound();
+  g = valid_graph();
   g->main->nodes[1]->regions[1]->n_results = 0;
   rejects(g, "region results");
 }
 
 static void verifier_rejects_undefined_results(void **state) {
   (void)state;
-  lb_graph *g = sound();
+  lb_graph *g = valid_graph();
   g->main->results[0] = g->main->nodes[1]->regions[0]->results[0];
   rejects(g, "result 0");
 }
@@ -177,7 +177,7 @@ int main(void) {
       cmocka_unit_test(attributes_are_read_by_name_and_kind),
       cmocka_unit_test(dump_shows_nodes_dims_attributes_and_bodies),
       cmocka_unit_test(nodes_without_a_name_get_one),
-      cmocka_unit_test(many_values_and_nodes_fit),
+      cmocka_unit_test(arrays_grow_with_values_and_nodes),
       cmocka_unit_test(verifier_rejects_nodes_out_of_order),
       cmocka_unit_test(verifier_rejects_two_producers),
       cmocka_unit_test(verifier_rejects_reading_another_region),

@@ -1,7 +1,7 @@
-// graph/infer.c -- runs shape rules: one node, or a whole graph.
+// graph/infer.c -- runs the shape rules for one node or a whole graph.
 //
-// Rules make bare messages; lb_infer_node puts operator and name in front, so
-// every failure of a rule, overflow included, names its node.
+// Rules return plain messages; lb_infer_node puts operator and name in front,
+// so that every failure of a rule, overflow included, names its node.
 #include "graph/infer.h"
 
 #include <stdarg.h>
@@ -22,7 +22,7 @@ static lb_status check_present(const lb_infer *c, const lb_op_info *op) {
   return LB_OK;
 }
 
-// Constant dims are sizes, and all of them together are addressable.
+// Constant dims must be >= 0, and the whole output must be addressable.
 static lb_status check_output(const lb_infer *c, int o) {
   const lb_vinfo *v = &c->out[o];
   int64_t bytes = (int64_t)lb_dtype_size(v->dtype);
@@ -33,14 +33,14 @@ static lb_status check_output(const lb_infer *c, int o) {
       return lb_infer_error(c, "output %d would be %s: dim %d is negative", o,
                             lb_rule_dims(c, v->rank, v->dims), i);
     if (__builtin_mul_overflow(bytes, d > 1 ? d : 1, &bytes) ||
-        bytes > LB_BEYOND)
+        bytes > LB_DIM_LIMIT)
       return lb_infer_error(c, "output %d would be %s: more than 2^47 bytes", o,
                             lb_rule_dims(c, v->rank, v->dims));
   }
   return LB_OK;
 }
 
-// Moves the channels to dim 1, or back to the last.
+// Moves the channels to dim 1, or back to the last dim.
 static void move_channels(lb_vinfo *v, bool back) {
   if (v->rank < 3) return;
   int from = back ? 1 : v->rank - 1, to = back ? v->rank - 1 : 1;
@@ -50,8 +50,8 @@ static void move_channels(lb_vinfo *v, bool back) {
   v->dims[to] = channels;
 }
 
-// The rule of an operator whose input 0 and output 0 have channels last.
-static lb_status run_last(lb_infer *c, lb_shape_fn *shape) {
+// Runs the rule of an operator whose input 0 and output 0 have channels last.
+static lb_status run_channels_last(lb_infer *c, lb_shape_fn *shape) {
   lb_vinfo *in = lb_arena_memdup(c->arena, c->in, c->node->n_in * sizeof *in,
                                  _Alignof(lb_vinfo));
   if (!in) return lb_oom();
@@ -66,9 +66,9 @@ static lb_status run_last(lb_infer *c, lb_shape_fn *shape) {
 static lb_status run_rule(lb_infer *c) {
   const lb_op_info *op = &lb_op_infos[c->node->op];
   LB_TRY(check_present(c, op));
-  if (c->node->n_out == 0) return LB_OK;  // rules may count on one
+  if (c->node->n_out == 0) return LB_OK;  // rules may rely on at least one
   bool last = lb_op_channels_last(c->node);
-  LB_TRY(last ? run_last(c, op->shape) : op->shape(c));
+  LB_TRY(last ? run_channels_last(c, op->shape) : op->shape(c));
   for (int o = 0; o < (int)c->node->n_out; o++) LB_TRY(check_output(c, o));
   return LB_OK;
 }
@@ -106,7 +106,7 @@ lb_status lb_infer_fresh(lb_infer *c, int out_index, int rank) {
   return LB_OK;
 }
 
-// The planner runs these; what they yield was inferred with the graph.
+// The planner runs these nodes; their outputs were inferred with the graph.
 lb_status lb_shape_control(lb_infer *c) {
   for (uint32_t o = 0; o < c->node->n_out; o++) {
     const lb_value *v = c->node->out[o];
@@ -118,17 +118,18 @@ lb_status lb_shape_control(lb_infer *c) {
 // -- a graph -----------------------------------------------------------------
 
 // Bodies of loops are walked again while carried shapes widen. Nested loops
-// multiply that, so beyond `budget` node visits loops are widened at once.
-typedef struct walk {
+// multiply that, so after `budget` node visits carried shapes are widened at
+// once.
+typedef struct infer_walk {
   lb_graph *g;
   lb_arena scratch;  // emptied after each node of the main region
   uint64_t visits, budget;
   int depth;
-} walk;
+} infer_walk;
 
 enum { MAX_DEPTH = 64, MAX_PASSES = 3 };
 
-static lb_status walk_region(walk *w, lb_region *r);
+static lb_status walk_region(infer_walk *w, lb_region *r);
 
 static void forget_contents(lb_vinfo *v) {
   v->data = NULL;
@@ -142,7 +143,7 @@ static const lb_vinfo *info_of(const lb_value *v) {
   return v ? &v->info : &absent;
 }
 
-// A parameter looks like what it receives, but is no constant.
+// A parameter has the info of the value it receives, but is not a constant.
 static void bind_param(lb_value *param, const lb_vinfo *from) {
   param->info = *from;
   param->info.data = NULL;
@@ -166,7 +167,7 @@ static lb_status node_error(const lb_node *n, const char *fmt, ...) {
                   text);
 }
 
-// What controls a body is one element of dtype t, as far as is known.
+// A condition or trip count must be one element of dtype t, as far as is known.
 static lb_status check_control(const lb_node *n, const lb_value *v, lb_dtype t,
                                const char *what) {
   if (!v) return LB_OK;
@@ -186,8 +187,8 @@ static bool same_known(const lb_vinfo *a, const lb_vinfo *b) {
   return true;
 }
 
-// What holds for both a and b, into a.
-static lb_status join(walk *w, const lb_node *n, lb_vinfo *a,
+// Reduces a to what holds for both a and b.
+static lb_status join(infer_walk *w, const lb_node *n, lb_vinfo *a,
                       const lb_vinfo *b) {
   if (a->dtype != b->dtype)
     return node_error(n, "branches yield %s and %s; they must agree",
@@ -203,10 +204,10 @@ static lb_status join(walk *w, const lb_node *n, lb_vinfo *a,
 
 // -- If
 
-// A branch that cannot run at these shapes is no fault of the model as long as
-// it is not taken (a Squeeze guarded by a test of its dim): only a model where
-// neither can run fails here.
-static lb_status walk_branch(walk *w, const lb_node *n, lb_region *r,
+// A branch that is invalid at these shapes is not an error of the model as long
+// as it is not taken (a Squeeze guarded by a test of its dim): a model only
+// fails here if neither branch is valid.
+static lb_status walk_branch(infer_walk *w, const lb_node *n, lb_region *r,
                              bool *runs, lb_status *why) {
   bind_captures(n, r);
   lb_status st = walk_region(w, r);
@@ -217,14 +218,14 @@ static lb_status walk_branch(walk *w, const lb_node *n, lb_region *r,
   return LB_OK;
 }
 
-// Which region runs, where that is known already; -1 if not.
+// The region that runs, if that is known already; otherwise -1.
 static int taken_branch(const lb_node *n) {
   lb_infer c = {.node = n, .in = info_of(n->in[0])};
   int64_t cond;
   return lb_rule_const_int(&c, 0, &cond) == 1 ? (cond ? 0 : 1) : -1;
 }
 
-static lb_status join_branches(walk *w, lb_node *n, const bool *runs) {
+static lb_status join_branches(infer_walk *w, lb_node *n, const bool *runs) {
   bool one = taken_branch(n) >= 0;
   for (uint32_t o = 0; o < n->n_out; o++) {
     if (!n->out[o]) continue;
@@ -239,7 +240,7 @@ static lb_status join_branches(walk *w, lb_node *n, const bool *runs) {
         LB_TRY(join(w, n, v, from));
     }
     v->data = NULL;
-    // A branch left out may yet yield another shape.
+    // A branch that was left out may still yield another shape.
     if (!one && (!runs[0] || !runs[1])) {
       forget_contents(v);
       v->rank = -1;
@@ -248,7 +249,7 @@ static lb_status join_branches(walk *w, lb_node *n, const bool *runs) {
   return LB_OK;
 }
 
-static lb_status infer_if(walk *w, lb_node *n) {
+static lb_status infer_if(infer_walk *w, lb_node *n) {
   bool runs[2] = {false, false};
   lb_status why = LB_OK;
   if (n->n_regions != 2) return lb_error(LB_INTERNAL, "If has two regions");
@@ -268,23 +269,24 @@ static lb_status infer_if(walk *w, lb_node *n) {
 
 // -- Loop and Scan
 
-// What is carried from one turn to the next. Bit i of free[k]: dim i of value
-// k may be anything; its symbol is new in each turn.
+// The values carried from one iteration to the next. Bit i of varying[k]: dim i
+// of value k may differ in each iteration, and has a fresh symbol.
 typedef struct carried {
   const lb_node *node;
   lb_region *body;
   lb_value **params;
   lb_value **results;
-  lb_vinfo *now;  // what the parameters are taken to be
-  uint32_t *free;
+  lb_vinfo *now;  // the assumed infos of the parameters
+  uint32_t *varying;
   uint32_t n;
 } carried;
 
-static lb_status widen(walk *w, carried *x, uint32_t k, bool *changed) {
+static lb_status widen(infer_walk *w, carried *x, uint32_t k, bool *changed) {
   lb_vinfo *now = &x->now[k];
   const lb_vinfo *next = info_of(x->results[k]);
   if (next->dtype != now->dtype)
-    return node_error(x->node, "a carried value goes from %s to %s",
+    return node_error(x->node,
+                      "a carried value changes its dtype from %s to %s",
                       lb_dtype_name(now->dtype), lb_dtype_name(next->dtype));
   if (now->rank < 0) return LB_OK;
   if (now->rank != next->rank) {
@@ -292,16 +294,16 @@ static lb_status widen(walk *w, carried *x, uint32_t k, bool *changed) {
     *changed = true;
   }
   for (int i = 0; i < now->rank; i++) {
-    if ((x->free[k] >> i & 1) || lb_dim_equal(now->dims[i], next->dims[i]))
+    if ((x->varying[k] >> i & 1) || lb_dim_equal(now->dims[i], next->dims[i]))
       continue;
-    x->free[k] |= 1u << i;
+    x->varying[k] |= 1u << i;
     LB_TRY(lb_symtab_fresh(w->g->syms, &now->dims[i]));
     *changed = true;
   }
   return LB_OK;
 }
 
-static lb_status turn(walk *w, carried *x, bool *changed) {
+static lb_status walk_iteration(infer_walk *w, carried *x, bool *changed) {
   for (uint32_t k = 0; k < x->n; k++) bind_param(x->params[k], &x->now[k]);
   LB_TRY(walk_region(w, x->body));
   *changed = false;
@@ -309,11 +311,12 @@ static lb_status turn(walk *w, carried *x, bool *changed) {
   return LB_OK;
 }
 
-// Walks the body until what goes in covers what comes out.
-static lb_status settle(walk *w, carried *x, lb_value *const *initial) {
+// Walks the body until the infos of its parameters cover those of its results.
+static lb_status widen_to_fixpoint(infer_walk *w, carried *x,
+                                   lb_value *const *initial) {
   x->now = lb_arena_new(&w->scratch, lb_vinfo, x->n);
-  x->free = lb_arena_new(&w->scratch, uint32_t, x->n);
-  if (!x->now || !x->free) return lb_oom();
+  x->varying = lb_arena_new(&w->scratch, uint32_t, x->n);
+  if (!x->now || !x->varying) return lb_oom();
   for (uint32_t k = 0; k < x->n; k++) {
     x->now[k] = *info_of(initial[k]);
     forget_contents(&x->now[k]);
@@ -322,24 +325,25 @@ static lb_status settle(walk *w, carried *x, lb_value *const *initial) {
   for (int pass = 0; changed; pass++) {
     bool last = pass == MAX_PASSES || w->visits > w->budget;
     for (uint32_t k = 0; last && k < x->n; k++) x->now[k].rank = -1;
-    LB_TRY(turn(w, x, &changed));
+    LB_TRY(walk_iteration(w, x, &changed));
   }
   return LB_OK;
 }
 
-// The value after the last turn: free dims are not those of any one turn.
-static lb_status yield(walk *w, const carried *x, uint32_t k, lb_value *out) {
+// The value after the last iteration: varying dims get fresh symbols.
+static lb_status set_carried_output(infer_walk *w, const carried *x, uint32_t k,
+                                    lb_value *out) {
   if (!out) return LB_OK;
   out->info = x->now[k];
   for (int i = 0; i < out->info.rank; i++)
-    if (x->free[k] >> i & 1)
+    if (x->varying[k] >> i & 1)
       LB_TRY(lb_symtab_fresh(w->g->syms, &out->info.dims[i]));
   return LB_OK;
 }
 
-// Slices of shape `slice` stacked along a new axis.
+// Stacks values of shape `slice` along a new axis.
 static lb_status stack(const lb_node *n, const lb_vinfo *slice, int64_t axis,
-                       lb_dim turns, lb_value *out) {
+                       lb_dim iterations, lb_value *out) {
   if (!out) return LB_OK;
   out->info = *slice;
   forget_contents(&out->info);
@@ -353,12 +357,12 @@ static lb_status stack(const lb_node *n, const lb_vinfo *slice, int64_t axis,
   lb_dim *d = out->info.dims;
   memmove(d + axis + 1, d + axis,
           (size_t)(rank - 1 - (int)axis) * sizeof(lb_dim));
-  d[axis] = turns;
+  d[axis] = iterations;
   out->info.rank = rank;
   return LB_OK;
 }
 
-static lb_status infer_loop(walk *w, lb_node *n) {
+static lb_status infer_loop(infer_walk *w, lb_node *n) {
   if (n->n_regions != 1 || n->n_in < 2 + n->n_captures)
     return lb_error(LB_INTERNAL, "Loop '%s' is malformed", n->name);
   lb_region *body = n->regions[0];
@@ -373,32 +377,34 @@ static lb_status infer_loop(walk *w, lb_node *n) {
   body->params[0]->info = (lb_vinfo){.dtype = LB_I64, .rank = 0};
   body->params[1]->info = (lb_vinfo){.dtype = LB_BOOL, .rank = 0};
   bind_captures(n, body);
-  LB_TRY(settle(w, &x, n->in + 2));
+  LB_TRY(widen_to_fixpoint(w, &x, n->in + 2));
   LB_TRY(check_control(n, body->results[0], LB_BOOL, "the body's condition"));
   for (uint32_t o = 0; o < n->n_out; o++) {
     if (o < x.n) {
-      LB_TRY(yield(w, &x, o, n->out[o]));
+      LB_TRY(set_carried_output(w, &x, o, n->out[o]));
       continue;
     }
-    lb_dim turns;
-    LB_TRY(lb_symtab_fresh(w->g->syms, &turns));
-    LB_TRY(stack(n, info_of(body->results[o + 1]), 0, turns, n->out[o]));
+    lb_dim iterations;
+    LB_TRY(lb_symtab_fresh(w->g->syms, &iterations));
+    LB_TRY(stack(n, info_of(body->results[o + 1]), 0, iterations, n->out[o]));
   }
   return LB_OK;
 }
 
-// The slice of one scanned input that a turn sees, and how many there are.
+// The slice of one scanned input that an iteration reads, and the number of
+// iterations.
 static lb_status unstack(const lb_node *n, const lb_vinfo *in, int64_t axis,
-                         lb_vinfo *slice, lb_dim *turns, bool *counted) {
+                         lb_vinfo *slice, lb_dim *iterations, bool *counted) {
   *slice = *in;
   forget_contents(slice);
   if (in->rank < 0) return LB_OK;
   if (axis < 0) axis += in->rank;
   if (axis < 0 || axis >= in->rank)
     return node_error(n, "a scan axis is out of range");
-  if (*counted && lb_rule_differ(*turns, in->dims[axis]))
+  if (*counted && lb_rule_differ(*iterations, in->dims[axis]))
     return node_error(n, "scanned inputs differ in length");
-  if (!*counted || lb_dim_is_const(in->dims[axis])) *turns = in->dims[axis];
+  if (!*counted || lb_dim_is_const(in->dims[axis]))
+    *iterations = in->dims[axis];
   *counted = true;
   slice->rank--;
   memmove(slice->dims + axis, slice->dims + axis + 1,
@@ -410,7 +416,7 @@ static int64_t list_at(const int64_t *list, uint32_t n, uint32_t i) {
   return i < n ? list[i] : 0;
 }
 
-static lb_status infer_scan(walk *w, lb_node *n) {
+static lb_status infer_scan(infer_walk *w, lb_node *n) {
   int64_t scanned = lb_attr_int(n, "num_scan_inputs", 0);
   uint32_t own = n->n_in - n->n_captures;
   if (n->n_regions != 1 || n->n_in < n->n_captures || scanned < 1 ||
@@ -426,20 +432,21 @@ static lb_status infer_scan(walk *w, lb_node *n) {
   uint32_t n_in_axes, n_out_axes;
   const int64_t *in_axes = lb_attr_ints(n, "scan_input_axes", &n_in_axes);
   const int64_t *out_axes = lb_attr_ints(n, "scan_output_axes", &n_out_axes);
-  lb_dim turns = {0};
+  lb_dim iterations = {0};
   bool counted = false;
   for (uint32_t i = 0; i < (uint32_t)scanned; i++)
     LB_TRY(unstack(n, info_of(n->in[x.n + i]), list_at(in_axes, n_in_axes, i),
-                   &body->params[x.n + i]->info, &turns, &counted));
-  if (!counted) LB_TRY(lb_symtab_fresh(w->g->syms, &turns));
+                   &body->params[x.n + i]->info, &iterations, &counted));
+  if (!counted) LB_TRY(lb_symtab_fresh(w->g->syms, &iterations));
   bind_captures(n, body);
-  LB_TRY(settle(w, &x, n->in));
+  LB_TRY(widen_to_fixpoint(w, &x, n->in));
   for (uint32_t o = 0; o < n->n_out; o++) {
     if (o < x.n)
-      LB_TRY(yield(w, &x, o, n->out[o]));
+      LB_TRY(set_carried_output(w, &x, o, n->out[o]));
     else
       LB_TRY(stack(n, info_of(body->results[o]),
-                   list_at(out_axes, n_out_axes, o - x.n), turns, n->out[o]));
+                   list_at(out_axes, n_out_axes, o - x.n), iterations,
+                   n->out[o]));
   }
   return LB_OK;
 }
@@ -458,7 +465,7 @@ lb_status lb_infer_outputs(lb_graph *g, lb_arena *scratch, lb_node *n) {
   return LB_OK;
 }
 
-static lb_status infer_any(walk *w, lb_node *n) {
+static lb_status infer_any(infer_walk *w, lb_node *n) {
   w->visits++;
   switch (n->op) {
     case LB_OP_If: return infer_if(w, n);
@@ -468,7 +475,7 @@ static lb_status infer_any(walk *w, lb_node *n) {
   }
 }
 
-static lb_status walk_region(walk *w, lb_region *r) {
+static lb_status walk_region(infer_walk *w, lb_region *r) {
   if (w->depth == MAX_DEPTH)
     return lb_error(LB_UNSUPPORTED, "bodies nested more than %d deep",
                     MAX_DEPTH);
@@ -483,7 +490,7 @@ static lb_status walk_region(walk *w, lb_region *r) {
 }
 
 lb_status lb_infer_graph(lb_graph *g) {
-  walk w = {.g = g, .budget = 16 * ((uint64_t)g->n_nodes + 64)};
+  infer_walk w = {.g = g, .budget = 16 * ((uint64_t)g->n_nodes + 64)};
   lb_arena_init(&w.scratch, 16 << 10);
   lb_status st = walk_region(&w, g->main);
   lb_arena_fini(&w.scratch);

@@ -1,10 +1,10 @@
-// graph/match.c -- what patterns are made of: operators, scalars, products.
+// graph/match.c -- building blocks of patterns: operators, scalars, products.
 #include <math.h>
 #include <string.h>
 
 #include "graph/rewrite.h"
 
-#define MAX_DEPTH 6  // of a product's tree
+#define MAX_DEPTH 6  // of a tree of multiplications
 
 lb_node *lb_match_op(const lb_value *v, lb_op op) {
   if (!v || !v->producer || v->out_index != 0) return NULL;
@@ -18,14 +18,14 @@ lb_node *lb_match_inner(const lb_rewrite *rw, const lb_value *v, lb_op op) {
 
 double lb_match_elem(const lb_tensor *t, int64_t i) {
   const char *p = (const char *)t->data + (size_t)i * lb_dtype_size(t->dtype);
-  uint16_t half;
+  uint16_t bits;
   float f;
   double d;
   switch (t->dtype) {
     case LB_F32: memcpy(&f, p, sizeof f); return (double)f;
     case LB_F64: memcpy(&d, p, sizeof d); return d;
-    case LB_F16: memcpy(&half, p, sizeof half); return lb_f16_to_f32(half);
-    case LB_BF16: memcpy(&half, p, sizeof half); return lb_bf16_to_f32(half);
+    case LB_F16: memcpy(&bits, p, sizeof bits); return lb_f16_to_f32(bits);
+    case LB_BF16: memcpy(&bits, p, sizeof bits); return lb_bf16_to_f32(bits);
     default: return NAN;
   }
 }
@@ -60,11 +60,11 @@ bool lb_match_with_scalar(const lb_node *n, lb_value **x, double *out) {
   return false;
 }
 
-bool lb_match_unpadded(const lb_node *n, int space) {
+bool lb_match_unpadded(const lb_node *n, int n_spatial) {
   const char *mode = lb_attr_str(n, "auto_pad", "NOTSET");
   if (strcmp(mode, "VALID") == 0) return true;
   if (*mode && strcmp(mode, "NOTSET") != 0) return false;
-  for (int i = 0; i < 2 * space; i++)
+  for (int i = 0; i < 2 * n_spatial; i++)
     if (lb_attr_int_at(n, "pads", i, 0) != 0) return false;
   return true;
 }
@@ -73,21 +73,21 @@ static bool is_near(double a, double b) {
   return fabs(a - b) <= 1e-6 * fabs(b);
 }
 
-// Models of halves have constants that were rounded to these.
-static bool is_half_of(double a, double b) {
+// Constants of 16-bit models were rounded to float16 or bfloat16.
+static bool is_near_16bit(double a, double b) {
   return is_near(a, (double)lb_f16_to_f32(lb_f64_to_f16(b))) ||
          is_near(a, (double)lb_bf16_to_f32(lb_f32_to_bf16((float)b)));
 }
 
 bool lb_match_near(double a, double b) {
-  return is_near(a, b) || is_half_of(a, b) ||
-         (a != 0 && is_half_of(1 / a, 1 / b));
+  return is_near(a, b) || is_near_16bit(a, b) ||
+         (a != 0 && is_near_16bit(1 / a, 1 / b));
 }
 
 static bool add_factor(const lb_rewrite *rw, lb_value *v, int depth,
                        lb_product *p);
 
-// The factors of a Mul or Div; false if there are too many.
+// Adds the factors of a Mul or Div; false if there are too many.
 static bool add_node(const lb_rewrite *rw, const lb_node *n, int depth,
                      lb_product *p) {
   double c;

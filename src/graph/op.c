@@ -7,7 +7,8 @@
   lb_shape_fn shape;
 #include "graph/ops.def"
 
-enum {  // as ops.def names them
+// The names of traits as ops.def writes them.
+enum {
 #define LB_TRAIT(name, what) name = LB_TRAIT_##name,
 #include "graph/traits.def"
 };
@@ -18,12 +19,12 @@ const lb_op_info lb_op_infos[LB_OP_COUNT] = {
   [LB_OP_##id] = {#id,      domain, min_in, max_in, max_out, LB_CLASS_##cls,   \
                   deciding, traits, shape},
 #define LB_OP(id, ...) ROW(id, "", __VA_ARGS__)
-#define LB_OWN(id, ...) ROW(id, "ai.limber", __VA_ARGS__)
+#define LB_INTERNAL_OP(id, ...) ROW(id, "ai.limber", __VA_ARGS__)
 #include "graph/ops.def"
 };
 
-// A scan: two hundred rows that mostly differ in their first letter cost less
-// than building an index would.
+// A linear scan: about two hundred rows, most of which differ in the first
+// letter, are searched faster than an index could be built.
 lb_op lb_op_find(const char *domain, const char *name) {
   if (strcmp(domain, "ai.onnx") == 0) domain = "";
   for (int i = 0; i < LB_OP_COUNT; i++) {

@@ -1,4 +1,4 @@
-// graph/op.h -- the operators, from ops.def.
+// graph/op.h -- the operator table, generated from ops.def.
 #ifndef LB_GRAPH_OP_H
 #define LB_GRAPH_OP_H
 
@@ -16,14 +16,14 @@ typedef enum lb_op {
 typedef enum lb_op_class {
   LB_CLASS_ELEMENTWISE,
   LB_CLASS_CONTRACTION,
-  LB_CLASS_REDUCTION,  // rows in, rows or less out: softmax and norms too
+  LB_CLASS_REDUCTION,  // each row to a row or to less: softmax and norms too
   LB_CLASS_WINDOW,     // pooling, resampling
-  LB_CLASS_MOVEMENT,   // elements go elsewhere unchanged
-  LB_CLASS_VIEW,       // same elements seen with other dims or strides
-  LB_CLASS_CREATE,     // output from shapes or scalars alone
+  LB_CLASS_MOVEMENT,   // copies elements to other positions
+  LB_CLASS_VIEW,       // the same elements with other dims or strides
+  LB_CLASS_CREATE,     // output depends on shapes or scalars alone
   LB_CLASS_RECURRENT,
   LB_CLASS_SEARCH,   // sorting, selection, indices
-  LB_CLASS_CONTROL,  // has regions; the planner runs it, not a kernel
+  LB_CLASS_CONTROL,  // has regions; run by the planner, not a kernel
 } lb_op_class;
 
 enum {
@@ -45,25 +45,25 @@ typedef struct lb_op_info {
   int min_in, max_in;  // max_in -1: any number
   int max_out;         // -1: any number
   lb_op_class cls;
-  uint32_t deciding;  // bit i: contents of input i decide output shapes
+  uint32_t deciding;  // bit i: the contents of input i determine output shapes
   uint32_t traits;    // bits: lb_trait
   lb_shape_fn *shape;
 } lb_op_info;
 
 extern const lb_op_info lb_op_infos[LB_OP_COUNT];
 
-// Has it any of these traits?
+// Whether it has any of these traits.
 static inline bool lb_op_has(lb_op op, uint32_t traits) {
   return (lb_op_infos[op].traits & traits) != 0;
 }
 
-// Does its rule say the dims of its outputs, and do its inputs decide what they
-// hold?
+// Whether the shape rule gives the dims of all outputs, and the inputs
+// determine their contents.
 static inline bool lb_op_is_pure(lb_op op) {
   return !lb_op_has(op, LB_TRAIT_DYNAMIC | LB_TRAIT_RANDOM);
 }
 
-// LB_OP_COUNT if unknown. Domain "ai.onnx" is "".
+// LB_OP_COUNT if unknown. "ai.onnx" is an alias of the domain "".
 lb_op lb_op_find(const char *domain, const char *name);
 
 #endif

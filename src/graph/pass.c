@@ -1,8 +1,8 @@
 // graph/pass.c -- runs the passes until nothing changes.
 //
-// Order matters little, since all of them repeat: folding uncovers branches,
-// branches uncover shapes, shapes uncover constants. passes.def says why each
-// pass runs where it does.
+// The order matters little, because all passes repeat: folding reveals
+// branches, branches reveal shapes, shapes reveal constants. passes.def gives
+// the reason for each position.
 #include "graph/pass.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "graph/rewrite.h"
 
 #define MAX_ROUNDS 64
-#define LARGE ((size_t)64 << 10)  // bytes of a constant worth giving back
+#define LARGE_CONST ((size_t)64 << 10)  // bytes; freed once it is unused
 
 enum { KEEPS = false, SHAPES = true };  // a column of passes.def
 static const lb_pass passes[] = {
@@ -45,7 +45,7 @@ typedef struct driver {
   const lb_pass *passes;
   size_t n;
   lb_removal *removal;  // owned
-  uint64_t changed;  // by bit of row: passes that changed something this round
+  uint64_t changed;     // bit i: passes[i] changed something in this round
 } driver;
 
 static lb_status verify_in_debug(const lb_graph *g) {
@@ -57,8 +57,8 @@ static lb_status verify_in_debug(const lb_graph *g) {
 #endif
 }
 
-// A body that never runs may not make sense once shapes are known better, so
-// a failure here is left for the run to find.
+// A body that never runs may be inconsistent once shapes are known better, so
+// an error here is left for the run to find.
 static lb_status infer_again(lb_graph *g) {
   lb_status st = lb_infer_graph(g);
   if (lb_status_code(st) == LB_OOM || lb_status_code(st) == LB_INTERNAL)
@@ -78,7 +78,7 @@ static lb_status run_pass(driver *d, size_t i) {
   return lb_removal_note(d->removal, rw->graph, d->passes[i].name);
 }
 
-// The passes of these phases, as bits, in order.
+// Runs the passes of these phases (bits) in order.
 static lb_status run_round(driver *d, uint32_t phases) {
   bool shapes = false;
   d->changed = 0;
@@ -91,8 +91,9 @@ static lb_status run_round(driver *d, uint32_t phases) {
   return shapes ? infer_again(d->rw->graph) : LB_OK;
 }
 
-// Passes that undo each other's work never end: the graph is right, but loading
-// took the time of all rounds. That is a bug, which debug builds refuse.
+// Reports passes that undo each other's work, which never ends: the graph is
+// correct, but loading took the time of all rounds. That is a bug, and an error
+// in debug builds.
 static lb_status give_up(const driver *d, uint64_t rows) {
   lb_strbuf text = {0};
   for (size_t i = 0; i < d->n; i++)
@@ -102,13 +103,13 @@ static lb_status give_up(const driver *d, uint64_t rows) {
 #ifndef NDEBUG
   if (!lb_failed(st))
     st = lb_error(LB_INTERNAL,
-                  "the graph still changes after %d rounds of passes; those "
-                  "that undo each other are among: %s",
+                  "the graph still changes after %d rounds of passes; the "
+                  "passes that undo each other are among: %s",
                   MAX_ROUNDS, lb_strbuf_str(&text));
 #else
   if (!lb_failed(st))
     lb_log_line(d->rw->options->log, LB_LOG_WARN,
-                "the graph still changes after %d rounds of passes; those "
+                "the graph still changes after %d rounds of passes; the passes "
                 "that undo each other are among: %s (LIMBER_PASSES=-NAME "
                 "switches one off)",
                 MAX_ROUNDS, lb_strbuf_str(&text));
@@ -168,8 +169,8 @@ static void mark_region(bool *used, const lb_region *r, uint32_t *n_nodes) {
   }
 }
 
-// Does a constant that is used begin in the memory of t? None begins before it
-// and reaches into it: what was got at once begins with t, if it is given back.
+// Whether a used constant starts in the memory of t. None starts before t and
+// extends into it: an allocation that can be freed starts with t.
 static bool is_shared(const lb_graph *g, const bool *used, const lb_tensor *t) {
   const char *begin = t->data, *end = begin + lb_tensor_bytes(t);
   for (uint32_t i = 0; i < g->n_values; i++) {
@@ -180,12 +181,13 @@ static bool is_shared(const lb_graph *g, const bool *used, const lb_tensor *t) {
   return false;
 }
 
-// Constants on the way to others are as large as these.
+// Frees intermediate constants of folding, which are as large as the final
+// ones.
 static void drop_constants(lb_graph *g, const bool *used) {
   for (uint32_t i = 0; i < g->n_values; i++) {
     const lb_tensor *t = used[i] ? NULL : lb_value_const(g->values[i]);
-    if (t && t->data && lb_tensor_is_dense(t) && lb_tensor_bytes(t) >= LARGE &&
-        !is_shared(g, used, t))
+    if (t && t->data && lb_tensor_is_dense(t) &&
+        lb_tensor_bytes(t) >= LARGE_CONST && !is_shared(g, used, t))
       lb_arena_drop(&g->arena, t->data);
   }
 }
@@ -196,14 +198,14 @@ static lb_status compact(lb_graph *g) {
   g->n_nodes = 0;
   mark_region(used, g->main, &g->n_nodes);
   drop_constants(g, used);
-  uint32_t kept = 0;
+  uint32_t n_used = 0;
   for (uint32_t i = 0; i < g->n_values; i++) {
     lb_value *v = g->values[i];
     if (!used[i]) continue;
-    v->id = kept;
-    g->values[kept++] = v;
+    v->id = n_used;
+    g->values[n_used++] = v;
   }
-  g->n_values = kept;
+  g->n_values = n_used;
   free(used);
   return LB_OK;
 }
@@ -222,7 +224,7 @@ lb_status lb_graph_optimize(lb_graph *g, const lb_pass_options *o) {
   LB_TRY(lb_graph_verify(g));  // passes rely on arities and nesting
   lb_rewrite rw;
   lb_rewrite_init(&rw, g, o ? o : &defaults);
-  rw.room = LB_FOLD_ROOM + 8 * stored_bytes(g);  // chains of eight
+  rw.budget = LB_FOLD_BUDGET + 8 * stored_bytes(g);  // allows chains of eight
   lb_status st = lb_passes_run(&rw, passes, sizeof passes / sizeof *passes);
   lb_rewrite_fini(&rw);
   if (lb_failed(st)) return st;

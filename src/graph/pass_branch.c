@@ -1,32 +1,33 @@
-// graph/pass_branch.c -- what follows an If moves into its branches, where
-// these yield different ranks.
+// graph/pass_branch.c -- moves the nodes after an If into its branches if these
+// yield different ranks.
 //
-// A Squeeze that a test of its dim guards leaves a value of unknown rank, and
-// with it all that is made of it: it is not fused, and every plan has to run
-// shape rules. Inside the branches ranks are known. So each gets a copy of all
-// nodes that depend on the If, and the If yields what these made of its
-// results. A copy that cannot work with the rank of its branch is no fault of
+// A Squeeze guarded by a test of its dim yields a value of unknown rank, and so
+// do all nodes that depend on it: they are not fused, and every plan has to run
+// their shape rules. Inside the branches the ranks are known. So each branch
+// gets a copy of all nodes that depend on the If, and the If yields their
+// results. A copy that is invalid for the rank of its branch is not an error of
 // the model as long as that branch is not taken.
 //
-// One branch runs, so nothing is computed twice. Copies multiply where one such
-// If follows another, up to a bound; and so do weights once they are packed.
+// Only one branch runs, so nothing is computed twice. Copies multiply where one
+// such If follows another, up to a limit, and so does the memory of packed
+// weights.
 #include "graph/rewrite.h"
 
-#define MAX_COPIES 1024                // nodes, of one graph
-#define MAX_WEIGHTS ((size_t)8 << 20)  // bytes that they read
+#define MAX_COPIES 1024                // nodes, per graph
+#define MAX_WEIGHTS ((size_t)8 << 20)  // bytes of constants that they read
 
-typedef struct sinking {
+typedef struct branch_sink {
   lb_rewrite *rw;
   lb_node *node;      // the If
-  bool *follows;      // by value id: a result of the If, or made of one
-  bool *captured;     // by value id: the If has it, or will have it, as input
-  lb_value **copies;  // by value id: what stands for it in a branch
-  lb_value **in;      // the If's, with captures that followers need
-  lb_value **out;     // results of the region that follow
+  bool *follows;      // by value id: depends on a result of the If
+  bool *captured;     // by value id: is or becomes a capture of the If
+  lb_value **copies;  // by value id: its copy in a branch
+  lb_value **in;   // inputs of the If, with the captures that the copies need
+  lb_value **out;  // results of the region that depend on the If
   uint32_t n_in, n_out;
-} sinking;
+} branch_sink;
 
-// -- what is worth it --------------------------------------------------------
+// -- profitability -----------------------------------------------------------
 
 static int rank_of(const lb_region *branch, uint32_t result) {
   const lb_value *v = branch->results[result];
@@ -41,7 +42,7 @@ static bool ranks_differ(const lb_node *n) {
   return false;
 }
 
-static bool is_follower(const sinking *s, const lb_node *n) {
+static bool is_follower(const branch_sink *s, const lb_node *n) {
   for (uint32_t i = 0; i < n->n_in; i++)
     if (n->in[i] && s->follows[n->in[i]->id]) return true;
   return false;
@@ -52,13 +53,13 @@ static void mark(bool *marks, lb_value *const *v, uint32_t n) {
     if (v[i]) marks[v[i]->id] = true;
 }
 
-typedef struct extent {  // of what is copied
+typedef struct extent {  // size of the copied nodes
   uint64_t nodes;
   size_t weights;  // bytes of constants
-  int depth;       // how deep regions nest
+  int depth;       // nesting depth of regions
 } extent;
 
-// Adds n, whose region is `depth` deep in what is copied.
+// Adds n, whose region is at nesting depth `depth` within the copied nodes.
 static void measure(const lb_node *n, int depth, extent *e) {
   e->nodes++;
   if (depth > e->depth) e->depth = depth;
@@ -79,8 +80,8 @@ static int depth_of(const lb_region *r) {
   return depth;
 }
 
-// Marks what follows; false if that is nothing, or too much.
-static bool find_followers(sinking *s) {
+// Marks all dependent values; false if there are none, or too many nodes.
+static bool find_followers(branch_sink *s) {
   const lb_region *r = s->node->region;
   extent e = {.depth = 0};
   mark(s->follows, s->node->out, s->node->n_out);
@@ -98,9 +99,9 @@ static bool find_followers(sinking *s) {
   return true;
 }
 
-// -- what goes in and comes out ----------------------------------------------
+// -- inputs and outputs of the If --------------------------------------------
 
-static lb_status find_inputs(sinking *s) {
+static lb_status find_inputs(branch_sink *s) {
   const lb_region *r = s->node->region;
   size_t most = s->node->n_in;
   for (uint32_t i = 0; i < r->n_nodes; i++)
@@ -123,7 +124,7 @@ static lb_status find_inputs(sinking *s) {
   return LB_OK;
 }
 
-static lb_status find_outputs(sinking *s) {
+static lb_status find_outputs(branch_sink *s) {
   const lb_region *r = s->node->region;
   s->out = lb_arena_new(&s->rw->graph->arena, lb_value *, r->n_results);
   if (!s->out) return lb_oom();
@@ -138,27 +139,27 @@ static lb_status find_outputs(sinking *s) {
 
 // -- copies ------------------------------------------------------------------
 
-static lb_value *copy_of(const sinking *s, lb_value *v) {
+static lb_value *copy_of(const branch_sink *s, lb_value *v) {
   return v && s->copies[v->id] ? s->copies[v->id] : v;
 }
 
-static lb_status copy_value(sinking *s, const lb_value *v, lb_value **out) {
+static lb_status copy_value(branch_sink *s, const lb_value *v, lb_value **out) {
   LB_TRY(lb_value_new(s->rw->graph, v->name, out));
   (*out)->info = v->info;
   s->copies[v->id] = *out;
   return LB_OK;
 }
 
-static lb_status copy_param(sinking *s, const lb_value *v, lb_region *to) {
+static lb_status copy_param(branch_sink *s, const lb_value *v, lb_region *to) {
   lb_value *param;
   LB_TRY(copy_value(s, v, &param));
   return lb_region_add_param(to, param);
 }
 
-static lb_status copy_region(sinking *s, const lb_region *r, lb_region *parent,
-                             lb_region **out);
+static lb_status copy_region(branch_sink *s, const lb_region *r,
+                             lb_region *parent, lb_region **out);
 
-static lb_status copy_node(sinking *s, const lb_node *n, lb_region *to) {
+static lb_status copy_node(branch_sink *s, const lb_node *n, lb_region *to) {
   lb_node *copy;
   LB_TRY(lb_node_new(to, n->op, n->name, n->n_in, n->n_out, &copy));
   LB_TRY(lb_node_copy_attrs(s->rw->graph, copy, n));
@@ -177,9 +178,9 @@ static lb_status copy_node(sinking *s, const lb_node *n, lb_region *to) {
   return LB_OK;
 }
 
-// Nesting is bounded by the verifier.
-static lb_status copy_region(sinking *s, const lb_region *r, lb_region *parent,
-                             lb_region **out) {
+// The verifier bounds the nesting depth.
+static lb_status copy_region(branch_sink *s, const lb_region *r,
+                             lb_region *parent, lb_region **out) {
   LB_TRY(lb_region_new(s->rw->graph, parent, out));
   for (uint32_t i = 0; i < r->n_params; i++)
     LB_TRY(copy_param(s, r->params[i], *out));
@@ -192,7 +193,7 @@ static lb_status copy_region(sinking *s, const lb_region *r, lb_region *parent,
 
 // -- the move ----------------------------------------------------------------
 
-static lb_status fill_branch(sinking *s, lb_region *branch) {
+static lb_status fill_branch(branch_sink *s, lb_region *branch) {
   const lb_node *n = s->node;
   const lb_region *r = n->region;
   for (uint32_t i = 0; i < n->n_captures; i++)
@@ -210,16 +211,17 @@ static lb_status fill_branch(sinking *s, lb_region *branch) {
   return LB_OK;
 }
 
-// Followers leave the region. The If stands last, behind all that it reads.
-static void leave_region(sinking *s) {
+// Removes the copied nodes from the region, and moves the If to the end, after
+// everything that it reads.
+static void leave_region(branch_sink *s) {
   lb_node *n = s->node;
   lb_region *r = n->region;
-  uint32_t kept = 0;
+  uint32_t n_left = 0;
   for (uint32_t i = 0; i < r->n_nodes; i++)
     if (r->nodes[i] != n && !is_follower(s, r->nodes[i]))
-      r->nodes[kept++] = r->nodes[i];
-  r->nodes[kept++] = n;
-  r->n_nodes = kept;
+      r->nodes[n_left++] = r->nodes[i];
+  r->nodes[n_left++] = n;
+  r->n_nodes = n_left;
   n->n_captures += s->n_in - n->n_in;
   n->in = s->in;
   n->n_in = s->n_in;
@@ -230,11 +232,11 @@ static void leave_region(sinking *s) {
 
 static lb_status sink(lb_rewrite *rw, lb_node *n, bool *done) {
   uint32_t values = rw->graph->n_values;
-  sinking s = {.rw = rw,
-               .node = n,
-               .follows = lb_arena_new(&rw->scratch, bool, values),
-               .captured = lb_arena_new(&rw->scratch, bool, values),
-               .copies = lb_arena_new(&rw->scratch, lb_value *, values)};
+  branch_sink s = {.rw = rw,
+                   .node = n,
+                   .follows = lb_arena_new(&rw->scratch, bool, values),
+                   .captured = lb_arena_new(&rw->scratch, bool, values),
+                   .copies = lb_arena_new(&rw->scratch, lb_value *, values)};
   if (!s.follows || !s.captured || !s.copies) return lb_oom();
   if (!find_followers(&s)) return LB_OK;
   LB_TRY(find_inputs(&s));
@@ -247,7 +249,7 @@ static lb_status sink(lb_rewrite *rw, lb_node *n, bool *done) {
   return LB_OK;
 }
 
-// The first one; others may vanish once ranks are known that it decides.
+// Only the first one, because others may vanish once it resolves ranks.
 static lb_status sink_first(lb_rewrite *rw, const lb_region *r, bool *done) {
   for (uint32_t i = 0; !*done && i < r->n_nodes; i++) {
     lb_node *n = r->nodes[i];

@@ -1,7 +1,7 @@
-// graph/pass_branch_test.c -- what follows an If moves into its branches.
+// graph/pass_branch_test.c -- nodes after an If move into its branches.
 #include "graph/text_test.h"
 
-static void what_follows_moves_where_ranks_are_known(void **state) {
+static void dependent_nodes_move_into_branches(void **state) {
   (void)state;
   becomes(
       "in x float32[b,t,4]\n"
@@ -45,8 +45,8 @@ static void what_follows_moves_where_ranks_are_known(void **state) {
       "out z\n");
 }
 
-// The second If asks for the rank that the first one decides.
-static void ranks_decide_the_branches_that_follow(void **state) {
+// The second If depends on the rank that the first one determines.
+static void known_ranks_resolve_later_branches(void **state) {
   (void)state;
   becomes(
       "in x float32[b,4]\n"
@@ -82,7 +82,7 @@ static void ranks_decide_the_branches_that_follow(void **state) {
       "out z\n");
 }
 
-// What follows has a body, which reads what the If yields and more.
+// A dependent node has a body, which reads the If's result and other values.
 static void bodies_move_with_their_nodes(void **state) {
   (void)state;
   becomes(
@@ -123,7 +123,7 @@ static void bodies_move_with_their_nodes(void **state) {
       "out z\n");
 }
 
-static void branches_of_one_rank_stay_as_they_are(void **state) {
+static void branches_of_equal_rank_are_unchanged(void **state) {
   (void)state;
   stays(
       "in x float32[b,4]\n"
@@ -139,7 +139,7 @@ static void branches_of_one_rank_stay_as_they_are(void **state) {
 }
 
 // They would be packed in each branch.
-static void large_weights_stay_where_they_are(void **state) {
+static void nodes_with_large_weights_are_not_copied(void **state) {
   (void)state;
   for (int large = 0; large < 2; large++) {
     lb_strbuf s = {0};
@@ -159,8 +159,8 @@ static void large_weights_stay_where_they_are(void **state) {
   }
 }
 
-// One branch cannot work: that is known only inside, and no fault.
-static void a_copy_that_cannot_work_is_no_fault(void **state) {
+// One branch is invalid, which is only known inside it and is not an error.
+static void an_invalid_copy_is_not_an_error(void **state) {
   (void)state;
   lb_graph *g = graph_of(
       "in x float32[b,4]\n"
@@ -182,8 +182,8 @@ static void a_copy_that_cannot_work_is_no_fault(void **state) {
   lb_graph_free(g);
 }
 
-// Each If makes twice as many of those behind it.
-static void copies_are_bounded(void **state) {
+// Each If doubles the copies of those after it.
+static void the_number_of_copies_is_limited(void **state) {
   (void)state;
   enum { CHAIN = 40 };
   lb_strbuf s = {0};
@@ -207,13 +207,13 @@ static void copies_are_bounded(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(what_follows_moves_where_ranks_are_known),
-      cmocka_unit_test(ranks_decide_the_branches_that_follow),
+      cmocka_unit_test(dependent_nodes_move_into_branches),
+      cmocka_unit_test(known_ranks_resolve_later_branches),
       cmocka_unit_test(bodies_move_with_their_nodes),
-      cmocka_unit_test(branches_of_one_rank_stay_as_they_are),
-      cmocka_unit_test(large_weights_stay_where_they_are),
-      cmocka_unit_test(a_copy_that_cannot_work_is_no_fault),
-      cmocka_unit_test(copies_are_bounded),
+      cmocka_unit_test(branches_of_equal_rank_are_unchanged),
+      cmocka_unit_test(nodes_with_large_weights_are_not_copied),
+      cmocka_unit_test(an_invalid_copy_is_not_an_error),
+      cmocka_unit_test(the_number_of_copies_is_limited),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,8 @@
-// graph/pass_causal_test.c -- Attention that looks back, in terms of one that
-// does not. That it computes the same is seen where operators are compared with
-// ONNX Runtime.
+// graph/pass_causal_test.c -- causal Attention becomes Attention with a mask.
+// The operator tests, which compare with ONNX Runtime, check the results.
 #include "graph/text_test.h"
 
-static void causality_is_a_mask(void **state) {
+static void causality_becomes_a_mask(void **state) {
   (void)state;
   becomes(
       "in q float32[b,2,s,8]\n"
@@ -26,7 +25,7 @@ static void causality_is_a_mask(void **state) {
       "out y\n");
 }
 
-static void the_past_is_joined(void **state) {
+static void past_keys_and_values_are_concatenated(void **state) {
   (void)state;
   becomes(
       "in q float32[b,s,16]\n"
@@ -48,15 +47,15 @@ static void the_past_is_joined(void **state) {
       "out r\n");
 }
 
-static void what_cannot_be_said_so_stays(void **state) {
+static void unsupported_attention_is_unchanged(void **state) {
   (void)state;
-  stays(  // the mask may end before the keys do
+  stays(  // the mask may be shorter than the keys
       "in q float32[b,2,s,8]\n"
       "in k float32[b,2,t,8]\n"
       "in m float32[s,u]\n"
       "y = Attention(q, k, k, m) {is_causal=1}\n"
       "out y\n");
-  stays(  // lengths come with the request
+  stays(  // the lengths are only known at run time
       "in q float32[b,2,s,8]\n"
       "in k float32[b,2,t,8]\n"
       "in l int64[b]\n"
@@ -88,9 +87,9 @@ static void equal_sizes_are_computed_once(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(causality_is_a_mask),
-      cmocka_unit_test(the_past_is_joined),
-      cmocka_unit_test(what_cannot_be_said_so_stays),
+      cmocka_unit_test(causality_becomes_a_mask),
+      cmocka_unit_test(past_keys_and_values_are_concatenated),
+      cmocka_unit_test(unsupported_attention_is_unchanged),
       cmocka_unit_test(equal_sizes_are_computed_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

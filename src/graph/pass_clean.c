@@ -8,7 +8,7 @@ static bool same_dtype(const lb_node *n) {
          n->in[0]->info.dtype == n->out[0]->info.dtype;
 }
 
-static bool idle_dropout(const lb_rewrite *rw, const lb_node *n) {
+static bool noop_Dropout(const lb_rewrite *rw, const lb_node *n) {
   if (n->n_out > 1 && n->out[1] && lb_rewrite_uses(rw, n->out[1]) > 0)
     return false;
   if (n->n_in < 3 || !n->in[2]) return true;
@@ -27,14 +27,15 @@ static bool keeps_order(const lb_node *n) {
   return true;
 }
 
-// The value like v that a chain of reshapes ending with n began with, or NULL.
-static lb_value *undone_reshape(const lb_node *n, const lb_value *v) {
+// The first value with the dims of v in the chain of reshapes that ends with n,
+// or NULL.
+static lb_value *reshape_source(const lb_node *n, const lb_value *v) {
   for (; n && lb_op_has(n->op, LB_TRAIT_IN_ORDER); n = n->in[0]->producer)
     if (lb_value_same_dims(n->in[0], v)) return n->in[0];
   return NULL;
 }
 
-// A slice as long as the input is all of it, unless it goes backwards.
+// A Slice as long as its input is the identity unless it reverses.
 static bool goes_forwards(const lb_node *n) {
   if (n->n_in < 5 || !n->in[4]) return true;
   const lb_tensor *steps = lb_value_const(n->in[4]);
@@ -51,8 +52,8 @@ static bool all_are(const lb_tensor *t, int64_t x) {
   return true;
 }
 
-// From the first element to the last one there may be, one by one: all of the
-// input, even where expressions do not say so.
+// From the first to the last possible element with step 1: the whole input,
+// even where the expressions do not show it.
 static bool takes_all(const lb_node *n) {
   return all_are(lb_value_const(lb_node_input(n, 1)), 0) &&
          all_are(lb_value_const(lb_node_input(n, 2)), INT64_MAX) &&
@@ -92,22 +93,22 @@ static bool noop_Slice(const lb_rewrite *rw, const lb_node *n) {
          (lb_value_same_dims(n->in[0], n->out[0]) && goes_forwards(n));
 }
 
-// An operator that is not here is one only as its traits say.
+// Other operators are no-ops only if their traits say so.
 static noop_fn *const noops[LB_OP_COUNT] = {
     [LB_OP_Identity] = noop_Identity,   [LB_OP_Cast] = noop_Cast,
-    [LB_OP_CastLike] = noop_Cast,       [LB_OP_Dropout] = idle_dropout,
+    [LB_OP_CastLike] = noop_Cast,       [LB_OP_Dropout] = noop_Dropout,
     [LB_OP_Transpose] = noop_Transpose, [LB_OP_Expand] = noop_Expand,
     [LB_OP_Slice] = noop_Slice,
 };
 
-// Is the first output the first input, whatever the data?
+// Whether the first output equals the first input, whatever the data.
 static bool is_noop(const lb_rewrite *rw, const lb_node *n) {
   if (n->n_in == 1 && lb_op_has(n->op, LB_TRAIT_SINGLE))
     return !is_reduction(n->op);
   return noops[n->op] && noops[n->op](rw, n);
 }
 
-// Of one element each, so that nothing but the dims may change.
+// Whether all reduced axes have size 1, so that at most the dims change.
 static bool reduces_nothing(const lb_node *n) {
   const lb_tensor *axes = lb_value_const(lb_node_input(n, 1));
   const lb_vinfo *x = &n->in[0]->info;
@@ -127,11 +128,12 @@ static lb_status drop_noop(lb_rewrite *rw, lb_node *n) {
   if (n->n_in == 0 || !n->in[0] || n->n_out == 0 || !n->out[0]) return LB_OK;
   if (lb_rewrite_uses(rw, n->out[0]) == 0) return LB_OK;
   if (reduces_nothing(n)) {
-    bool kept = lb_attr_int(n, "keepdims", 1) != 0;
-    return lb_rewrite_become(rw, n, kept ? LB_OP_Identity : LB_OP_Squeeze,
-                             (lb_value *[]){n->in[0], n->in[1]}, kept ? 1 : 2);
+    bool n_left = lb_attr_int(n, "keepdims", 1) != 0;
+    return lb_rewrite_become(rw, n, n_left ? LB_OP_Identity : LB_OP_Squeeze,
+                             (lb_value *[]){n->in[0], n->in[1]},
+                             n_left ? 1 : 2);
   }
-  lb_value *from = is_noop(rw, n) ? n->in[0] : undone_reshape(n, n->out[0]);
+  lb_value *from = is_noop(rw, n) ? n->in[0] : reshape_source(n, n->out[0]);
   if (from) lb_rewrite_replace(rw, n->out[0], from);
   return LB_OK;
 }
@@ -148,21 +150,23 @@ static bool is_live(const lb_rewrite *rw, const lb_node *n) {
   return false;
 }
 
-// All that a dead node reads, bodies included, is read once less.
-static void forget_region(lb_rewrite *rw, const lb_region *r);
+// Decrements the use counts of everything that a dead node reads, bodies
+// included.
+static void drop_region_uses(lb_rewrite *rw, const lb_region *r);
 
-static void forget(lb_rewrite *rw, const lb_node *n) {
+static void drop_uses(lb_rewrite *rw, const lb_node *n) {
   for (uint32_t i = 0; i < n->n_in; i++) lb_rewrite_use(rw, n->in[i], -1);
-  for (uint32_t k = 0; k < n->n_regions; k++) forget_region(rw, n->regions[k]);
+  for (uint32_t k = 0; k < n->n_regions; k++)
+    drop_region_uses(rw, n->regions[k]);
 }
 
-static void forget_region(lb_rewrite *rw, const lb_region *r) {
-  for (uint32_t i = 0; i < r->n_nodes; i++) forget(rw, r->nodes[i]);
+static void drop_region_uses(lb_rewrite *rw, const lb_region *r) {
+  for (uint32_t i = 0; i < r->n_nodes; i++) drop_uses(rw, r->nodes[i]);
   for (uint32_t i = 0; i < r->n_results; i++)
     lb_rewrite_use(rw, r->results[i], -1);
 }
 
-// Outputs that a node may or may not give.
+// Drops unused optional outputs.
 static void trim_further(lb_rewrite *rw, lb_node *n) {
   for (uint32_t i = 1; i < n->n_out; i++) {
     lb_value *v = n->out[i];
@@ -173,25 +177,25 @@ static void trim_further(lb_rewrite *rw, lb_node *n) {
   }
 }
 
-// What nobody reads of an If, its branches need not give.
+// Drops unused outputs of an If, and the results of its branches.
 static void trim_outputs(lb_rewrite *rw, lb_node *n) {
   if (lb_op_infos[n->op].cls != LB_CLASS_CONTROL) trim_further(rw, n);
   if (n->op != LB_OP_If) return;
-  uint32_t kept = 0;
+  uint32_t n_left = 0;
   for (uint32_t i = 0; i < n->n_out; i++) {
     bool used = n->out[i] && lb_rewrite_uses(rw, n->out[i]) > 0;
     for (uint32_t k = 0; k < n->n_regions; k++) {
       lb_value **results = n->regions[k]->results;
       if (used)
-        results[kept] = results[i];
+        results[n_left] = results[i];
       else
         lb_rewrite_use(rw, results[i], -1);
     }
-    if (used) lb_node_set_out(n, kept++, n->out[i]);
+    if (used) lb_node_set_out(n, n_left++, n->out[i]);
   }
-  if (kept == n->n_out) return;
-  for (uint32_t k = 0; k < n->n_regions; k++) n->regions[k]->n_results = kept;
-  n->n_out = kept;
+  if (n_left == n->n_out) return;
+  for (uint32_t k = 0; k < n->n_regions; k++) n->regions[k]->n_results = n_left;
+  n->n_out = n_left;
   rw->changes++;
 }
 
@@ -205,35 +209,35 @@ static bool capture_used(const lb_rewrite *rw, const lb_node *n, uint32_t i) {
 }
 
 static void trim_captures(lb_rewrite *rw, lb_node *n) {
-  uint32_t kept = 0, first = n->n_in - n->n_captures;
+  uint32_t n_left = 0, first = n->n_in - n->n_captures;
   for (uint32_t i = 0; i < n->n_captures; i++) {
     if (!capture_used(rw, n, i)) {
       lb_rewrite_use(rw, n->in[first + i], -1);
       continue;
     }
-    n->in[first + kept] = n->in[first + i];
+    n->in[first + n_left] = n->in[first + i];
     for (uint32_t k = 0; k < n->n_regions; k++) {
       lb_region *r = n->regions[k];
       lb_value **params = r->params + (r->n_params - n->n_captures);
-      params[kept] = params[i];
+      params[n_left] = params[i];
     }
-    kept++;
+    n_left++;
   }
-  uint32_t gone = n->n_captures - kept;
+  uint32_t gone = n->n_captures - n_left;
   if (gone == 0) return;
   for (uint32_t k = 0; k < n->n_regions; k++) n->regions[k]->n_params -= gone;
   n->n_in -= gone;
-  n->n_captures = kept;
+  n->n_captures = n_left;
   rw->changes++;
 }
 
-// From last to first, so that a node's readers were judged before it.
+// From last to first, so that a node's readers are processed before it.
 static void sweep(lb_rewrite *rw, lb_region *r) {
   uint32_t top = r->n_nodes;  // nodes[top, n_nodes) are kept
   for (uint32_t i = r->n_nodes; i > 0; i--) {
     lb_node *n = r->nodes[i - 1];
     if (!is_live(rw, n)) {
-      forget(rw, n);
+      drop_uses(rw, n);
       rw->changes++;
       continue;
     }

@@ -1,10 +1,10 @@
-// graph/pass_dequantize_test.c -- products of bytes, and activations that were
-// bytes for a moment, are products and activations of floats.
+// graph/pass_dequantize_test.c -- quantised operators become float operators,
+// without int8 values in between.
 #include <stdio.h>
 
 #include "graph/text_test.h"
 
-static void a_product_of_bytes_is_one_of_floats(void **state) {
+static void an_integer_matmul_becomes_a_float_matmul(void **state) {
   (void)state;
   becomes(
       "in a uint8[s,2]\n"
@@ -24,7 +24,7 @@ static void a_product_of_bytes_is_one_of_floats(void **state) {
       "out y\n");
 }
 
-static void a_bias_of_integers_is_one_of_floats(void **state) {
+static void an_integer_bias_becomes_a_float_bias(void **state) {
   (void)state;
   becomes(
       "in a uint8[s,2]\n"
@@ -44,21 +44,21 @@ static void a_bias_of_integers_is_one_of_floats(void **state) {
       "out y\n");
 }
 
-static void integers_that_stay_integers_stay(void **state) {
+static void unsupported_integer_matmuls_are_unchanged(void **state) {
   (void)state;
   stays(
       "in a uint8[s,2]\n"
       "const b int8[2,2] 1 2 3 4\n"
       "y = MatMulInteger(a, b)\n"
       "out y\n");
-  stays(  // a zero for each row
+  stays(  // a zero point per row
       "in a uint8[s,2]\n"
       "in z uint8[s]\n"
       "const b int8[2,2] 1 2 3 4\n"
       "m = MatMulInteger(a, b, z)\n"
       "y = Cast(m) {to=1}\n"
       "out y\n");
-  stays(  // weights that come with the request
+  stays(  // weights that are only known at run time
       "in a uint8[s,2]\n"
       "in b int8[2,2]\n"
       "m = MatMulInteger(a, b)\n"
@@ -66,7 +66,7 @@ static void integers_that_stay_integers_stay(void **state) {
       "out y\n");
 }
 
-static void bytes_in_between_are_left_out(void **state) {
+static void intermediate_int8_values_are_eliminated(void **state) {
   (void)state;
   becomes(
       "in x float32[s,2]\n"
@@ -87,7 +87,7 @@ static void bytes_in_between_are_left_out(void **state) {
       "out y\n");
 }
 
-static void bytes_of_others_become_floats(void **state) {
+static void int8_inputs_are_cast_to_floats(void **state) {
   (void)state;
   becomes(
       "in x uint8[s]\n"
@@ -102,7 +102,7 @@ static void bytes_of_others_become_floats(void **state) {
       "out y\n");
 }
 
-static void a_product_that_makes_bytes_is_rounded_and_cut_off(void **state) {
+static void qlinear_results_are_rounded_and_clamped(void **state) {
   (void)state;
   becomes(
       "in x float32[s,2]\n"
@@ -134,8 +134,9 @@ static void a_product_that_makes_bytes_is_rounded_and_cut_off(void **state) {
       "out y\n");
 }
 
-// Scales stay behind sums, though constants could go into weights.
-static void sums_of_bytes_stay_exact(void **state) {
+// Scales stay after the sums, although constants could be folded into the
+// weights.
+static void integer_sums_stay_exact(void **state) {
   (void)state;
   becomes(
       "in x uint8[b,1,n]\n"
@@ -171,8 +172,9 @@ static void sums_of_bytes_stay_exact(void **state) {
       "out y\n");
 }
 
-// Whoever reads floats reads them moved; pools are of floats for others, too.
-static void levels_move_for_who_reads_floats(void **state) {
+// Readers of floats get moved floats; for other readers pools are computed in
+// floats too.
+static void readers_of_floats_get_moved_quantised_values(void **state) {
   (void)state;
   const char *source =
       "in x float32[a,b,2,2]\n"
@@ -203,8 +205,9 @@ static void levels_move_for_who_reads_floats(void **state) {
           "out f\n");
 }
 
-// Bytes that leave the graph behind a Transpose: it sinks, and stays there.
-static void bytes_behind_a_transpose_come_to_rest(void **state) {
+// Quantised values that leave the graph after a Transpose: it sinks, and the
+// passes reach a fixpoint.
+static void casts_after_a_transpose_reach_a_fixpoint(void **state) {
   (void)state;
   becomes(
       "in x float32[a,b,c]\n"
@@ -222,7 +225,7 @@ static void bytes_behind_a_transpose_come_to_rest(void **state) {
       "out y\n");
 }
 
-static void products_with_scales_of_requests_stay(void **state) {
+static void matmuls_with_runtime_scales_are_unchanged(void **state) {
   (void)state;
   stays(
       "in a uint8[s,2]\n"
@@ -233,9 +236,9 @@ static void products_with_scales_of_requests_stay(void **state) {
       "out y\n");
 }
 
-static void floats_that_are_no_levels_are_made_bytes(void **state) {
+static void floats_that_are_not_quantised_are_cast(void **state) {
   (void)state;
-  becomes(  // what is added is not whole
+  becomes(  // the addend is not integral
       "in x float32[s]\n"
       "in o float32[s]\n"
       "r = Round(x)\n"
@@ -258,7 +261,7 @@ static void floats_that_are_no_levels_are_made_bytes(void **state) {
       "out y\n");
 }
 
-static void pools_with_windows_of_nothing_keep_their_bytes(void **state) {
+static void pools_with_empty_windows_stay_int8(void **state) {
   (void)state;
   static const char *const pools[][2] = {{"pads=[2,0]", "n+1"},
                                          {"pads=[0,2]", "n+1"},
@@ -292,18 +295,18 @@ static void pools_with_windows_of_nothing_keep_their_bytes(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_product_of_bytes_is_one_of_floats),
-      cmocka_unit_test(a_bias_of_integers_is_one_of_floats),
-      cmocka_unit_test(integers_that_stay_integers_stay),
-      cmocka_unit_test(bytes_in_between_are_left_out),
-      cmocka_unit_test(bytes_of_others_become_floats),
-      cmocka_unit_test(a_product_that_makes_bytes_is_rounded_and_cut_off),
-      cmocka_unit_test(sums_of_bytes_stay_exact),
-      cmocka_unit_test(levels_move_for_who_reads_floats),
-      cmocka_unit_test(bytes_behind_a_transpose_come_to_rest),
-      cmocka_unit_test(products_with_scales_of_requests_stay),
-      cmocka_unit_test(floats_that_are_no_levels_are_made_bytes),
-      cmocka_unit_test(pools_with_windows_of_nothing_keep_their_bytes),
+      cmocka_unit_test(an_integer_matmul_becomes_a_float_matmul),
+      cmocka_unit_test(an_integer_bias_becomes_a_float_bias),
+      cmocka_unit_test(unsupported_integer_matmuls_are_unchanged),
+      cmocka_unit_test(intermediate_int8_values_are_eliminated),
+      cmocka_unit_test(int8_inputs_are_cast_to_floats),
+      cmocka_unit_test(qlinear_results_are_rounded_and_clamped),
+      cmocka_unit_test(integer_sums_stay_exact),
+      cmocka_unit_test(readers_of_floats_get_moved_quantised_values),
+      cmocka_unit_test(casts_after_a_transpose_reach_a_fixpoint),
+      cmocka_unit_test(matmuls_with_runtime_scales_are_unchanged),
+      cmocka_unit_test(floats_that_are_not_quantised_are_cast),
+      cmocka_unit_test(pools_with_empty_windows_stay_int8),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,22 @@
-// graph/pass_einsum.c -- Einsum in simpler operators.
+// graph/pass_einsum.c -- expresses Einsum with MatMul, Mul and Transpose.
 //
-// A *label* is a letter, or one axis of the ellipsis. Of two inputs a and b,
+// A *label* is a letter, or one axis of the ellipsis. For two inputs a and b,
 // each label is one of
 //
 //   batch: in both, and in the result     left: in a and the result
 //   sum:   in both, not in the result     right: in b and the result
 //
-// and with A turned to [batch, left, sum], B to [batch, sum, right],
+// and with a transposed to A [batch, left, sum], and b to B [batch, sum,
+// right],
 //
-//   Einsum(a, b) = turned back(MatMul(A, B))
+//   Einsum(a, b) = transposed to the result's order(MatMul(A, B))
 //
-// Several lefts are more axes of A's batch; several sums are seen as one, and
-// so are several rights whose sizes are known. Without a sum it is a Mul. One
-// input is a Transpose. Of more inputs two become one, again and again, as long
-// as what they make has no more axes than they have. Anything else, a diagonal
-// say, stays as it is.
+// Several left labels are additional batch axes of A; several sum labels are
+// merged into one axis, and so are several right labels of known sizes. Without
+// a sum label it is a Mul. Einsum of one input is a Transpose. With more than
+// two inputs, two of them are replaced by their Einsum, repeatedly, as long as
+// the intermediate result has no more axes than they have. Anything else, such
+// as a diagonal, is left alone.
 #include <ctype.h>
 #include <string.h>
 
@@ -28,12 +30,12 @@ typedef struct term {
   lb_value *value;
 } term;
 
-typedef struct einsum {
+typedef struct graph_einsum {
   lb_rewrite *rw;
   lb_node *node;
   term in[MAX_IN], out;
   lb_dim size[MAX_LABELS];
-} einsum;
+} graph_einsum;
 
 // -- reading -----------------------------------------------------------------
 
@@ -42,19 +44,19 @@ static int letter(char c) {
   return c >= 'a' && c <= 'z' ? c - 'a' + 26 : -1;
 }
 
-static int place(const term *t, int label) {
+static int index_of(const term *t, int label) {
   for (int i = 0; i < t->n; i++)
     if (t->label[i] == label) return i;
   return -1;
 }
 
 static bool put(term *t, int label) {
-  if (t->n == LB_MAX_RANK || place(t, label) >= 0) return false;
+  if (t->n == LB_MAX_RANK || index_of(t, label) >= 0) return false;
   t->label[t->n++] = (int8_t)label;
   return true;
 }
 
-// Letters up to ',', '-' or the end; the ellipsis has `dots` axes.
+// Reads letters up to ',', '-' or the end; the ellipsis has `dots` axes.
 static bool read_term(const char **p, int dots, term *t) {
   for (; **p && **p != ',' && **p != '-'; ++*p) {
     int l = letter(**p);
@@ -78,8 +80,8 @@ static int letters_until(const char *p) {
   return n;
 }
 
-// An equation without an arrow is left alone: it is rare.
-static bool read_equation(einsum *e) {
+// An equation without an arrow is rare and not supported.
+static bool read_equation(graph_einsum *e) {
   const lb_node *n = e->node;
   const char *p = lb_attr_str(n, "equation", "");
   int dots = 0;
@@ -98,22 +100,22 @@ static bool read_equation(einsum *e) {
   return read_term(&p, dots, &e->out) && !*p;
 }
 
-// Sizes of labels; sums must be known to agree, since a product does not
-// repeat them.
-static bool find_sizes(einsum *e) {
+// Finds the sizes of labels. Those of sum labels must be known to be equal,
+// because MatMul does not broadcast them.
+static bool find_sizes(graph_einsum *e) {
   for (uint32_t i = 0; i < e->node->n_in; i++)
     for (int k = 0; k < e->in[i].n; k++) {
       int l = e->in[i].label[k];
       lb_dim d = e->in[i].value->info.dims[k];
-      bool second = i == 1 && place(&e->in[0], l) >= 0;
-      if (second && place(&e->out, l) < 0 && !lb_dim_equal(e->size[l], d))
+      bool second = i == 1 && index_of(&e->in[0], l) >= 0;
+      if (second && index_of(&e->out, l) < 0 && !lb_dim_equal(e->size[l], d))
         return false;
       if (!second || lb_dim_is(e->size[l], 1)) e->size[l] = d;
     }
   return true;
 }
 
-static bool match(lb_rewrite *rw, lb_node *n, einsum *e) {
+static bool match(lb_rewrite *rw, lb_node *n, graph_einsum *e) {
   if (n->op != LB_OP_Einsum || n->n_in > MAX_IN || !n->out[0] ||
       !lb_dtype_is_float(n->out[0]->info.dtype))
     return false;
@@ -125,41 +127,41 @@ static bool match(lb_rewrite *rw, lb_node *n, einsum *e) {
 
 // -- more than two inputs ----------------------------------------------------
 
-typedef struct pair {
+typedef struct einsum_pair {
   uint32_t a, b;  // inputs, a < b
-  int labels;     // that they have
-  term made;      // those of them that the result or another input has
-} pair;
+  int labels;     // number of their labels
+  term result;    // those that the result or another input needs
+} einsum_pair;
 
-static bool is_needed(const einsum *e, const pair *p, int label) {
-  if (place(&e->out, label) >= 0) return true;
+static bool is_needed(const graph_einsum *e, const einsum_pair *p, int label) {
+  if (index_of(&e->out, label) >= 0) return true;
   for (uint32_t i = 0; i < e->node->n_in; i++)
-    if (i != p->a && i != p->b && place(&e->in[i], label) >= 0) return true;
+    if (i != p->a && i != p->b && index_of(&e->in[i], label) >= 0) return true;
   return false;
 }
 
-// False if they make more axes than either has.
-static bool look_at(const einsum *e, pair *p) {
+// False if the intermediate result has more axes than either input.
+static bool measure(const graph_einsum *e, einsum_pair *p) {
   const term *a = &e->in[p->a], *b = &e->in[p->b];
   p->labels = 0;
-  p->made.n = 0;
+  p->result.n = 0;
   for (int i = 0; i < a->n + b->n; i++) {
     int l = i < a->n ? a->label[i] : b->label[i - a->n];
     if (l >= LETTERS) return false;
-    if (i >= a->n && place(a, l) >= 0) continue;
+    if (i >= a->n && index_of(a, l) >= 0) continue;
     p->labels++;
-    if (is_needed(e, p, l) && !put(&p->made, l)) return false;
+    if (is_needed(e, p, l) && !put(&p->result, l)) return false;
   }
-  return p->made.n <= (a->n > b->n ? a->n : b->n);
+  return p->result.n <= (a->n > b->n ? a->n : b->n);
 }
 
-// The pair that is the least work.
-static bool find_pair(const einsum *e, pair *out) {
+// The pair with the fewest labels, which is the least work.
+static bool find_pair(const graph_einsum *e, einsum_pair *out) {
   bool found = false;
   for (uint32_t a = 0; a < e->node->n_in; a++)
     for (uint32_t b = a + 1; b < e->node->n_in; b++) {
-      pair p = {.a = a, .b = b};
-      if (!look_at(e, &p) || (found && p.labels >= out->labels)) continue;
+      einsum_pair p = {.a = a, .b = b};
+      if (!measure(e, &p) || (found && p.labels >= out->labels)) continue;
       *out = p;
       found = true;
     }
@@ -174,7 +176,7 @@ static char *write_term(char *to, const term *t) {
   return to;
 }
 
-static lb_status set_equation(const einsum *e, lb_node *n, const term *in,
+static lb_status set_equation(const graph_einsum *e, lb_node *n, const term *in,
                               const term *out) {
   char text[(MAX_IN + 1) * (LB_MAX_RANK + 1) + 2], *to = text;
   for (uint32_t i = 0; i < n->n_in; i++) {
@@ -186,9 +188,9 @@ static lb_status set_equation(const einsum *e, lb_node *n, const term *in,
   return lb_node_set_str(e->rw->graph, n, "equation", text);
 }
 
-static lb_status rewrite_pair(einsum *e) {
-  pair p;
-  term rest[MAX_IN], two[2];
+static lb_status rewrite_pair(graph_einsum *e) {
+  einsum_pair p;
+  term others[MAX_IN], two[2];
   lb_value *in[MAX_IN];
   uint32_t n = 0;
   lb_node *node;
@@ -197,23 +199,26 @@ static lb_status rewrite_pair(einsum *e) {
   LB_TRY(lb_rewrite_insert(e->rw, e->node, LB_OP_Einsum,
                            (lb_value *[]){two[0].value, two[1].value}, 2,
                            &node));
-  LB_TRY(set_equation(e, node, two, &p.made));
-  LB_TRY(lb_rewrite_inserted(e->rw, node, &p.made.value));
+  LB_TRY(set_equation(e, node, two, &p.result));
+  LB_TRY(lb_rewrite_inserted(e->rw, node, &p.result.value));
   for (uint32_t i = 0; i < e->node->n_in; i++)
-    if (i != p.b) rest[n++] = i == p.a ? p.made : e->in[i];
-  for (uint32_t i = 0; i < n; i++) in[i] = rest[i].value;
+    if (i != p.b) others[n++] = i == p.a ? p.result : e->in[i];
+  for (uint32_t i = 0; i < n; i++) in[i] = others[i].value;
   LB_TRY(lb_rewrite_become(e->rw, e->node, LB_OP_Einsum, in, n));
-  return set_equation(e, e->node, rest, &e->out);
+  return set_equation(e, e->node, others, &e->out);
 }
 
 // -- operands ----------------------------------------------------------------
 
-// Labels of `from` that are, or are not, in `other` and in the result.
-static void choose(const einsum *e, const term *from, const term *other,
-                   bool shared, bool kept, term *out) {
+// Appends the labels of `from` that are in `other` and in the result, or not,
+// as `shared` and `in_result` say.
+static void select_labels(const graph_einsum *e, const term *from,
+                          const term *other, bool shared, bool in_result,
+                          term *out) {
   for (int i = 0; i < from->n; i++) {
     int l = from->label[i];
-    if ((place(other, l) >= 0) == shared && (place(&e->out, l) >= 0) == kept)
+    if ((index_of(other, l) >= 0) == shared &&
+        (index_of(&e->out, l) >= 0) == in_result)
       out->label[out->n++] = (int8_t)l;
   }
 }
@@ -222,13 +227,13 @@ static void append(term *to, const term *more) {
   for (int i = 0; i < more->n; i++) to->label[to->n++] = more->label[i];
 }
 
-static lb_status insert(const einsum *e, lb_op op, lb_value *x, lb_value *y,
-                        lb_value **out) {
+static lb_status insert(const graph_einsum *e, lb_op op, lb_value *x,
+                        lb_value *y, lb_value **out) {
   lb_value *in[] = {x, y};
   return lb_rewrite_make(e->rw, e->node, op, in, y ? 2 : 1, out);
 }
 
-static lb_status with_list(const einsum *e, lb_op op, lb_value *x,
+static lb_status with_list(const graph_einsum *e, lb_op op, lb_value *x,
                            const int64_t *list, int n, lb_value **out) {
   lb_value *v;
   LB_TRY(lb_const_ints(e->rw->graph, "list", list, (uint32_t)n, &v));
@@ -240,12 +245,12 @@ static bool is_in_order(const term *from, const term *to) {
 }
 
 static void perm_of(const term *from, const term *to, int64_t *perm) {
-  for (int i = 0; i < to->n; i++) perm[i] = place(from, to->label[i]);
+  for (int i = 0; i < to->n; i++) perm[i] = index_of(from, to->label[i]);
 }
 
 // `t` with its axes in the order of `to`.
-static lb_status turn(const einsum *e, const term *t, const term *to,
-                      lb_value **out) {
+static lb_status transpose_to(const graph_einsum *e, const term *t,
+                              const term *to, lb_value **out) {
   int64_t perm[LB_MAX_RANK];
   lb_node *n;
   *out = t->value;
@@ -256,8 +261,8 @@ static lb_status turn(const einsum *e, const term *t, const term *to,
   return lb_rewrite_inserted(e->rw, n, out);
 }
 
-// The last of the new nodes: `t` in the order of the result.
-static lb_status finish(const einsum *e, const term *t) {
+// Changes the node itself: `t` in the order of the result.
+static lb_status finish(const graph_einsum *e, const term *t) {
   int64_t perm[LB_MAX_RANK];
   lb_value *v = t->value;
   if (is_in_order(t, &e->out))
@@ -268,37 +273,37 @@ static lb_status finish(const einsum *e, const term *t) {
                           (uint32_t)e->out.n);
 }
 
-// -- one input, and products element by element ------------------------------
+// -- one input, and elementwise products -------------------------------------
 
-static lb_status rewrite_one(einsum *e) {
+static lb_status rewrite_one(graph_einsum *e) {
   return e->in[0].n == e->out.n ? finish(e, &e->in[0]) : LB_OK;
 }
 
-// Both inputs with the axes of the result, 1 where they lack one.
-static lb_status rewrite_mul(einsum *e) {
+// Both inputs with the axes of the result, size 1 where a label is missing.
+static lb_status rewrite_mul(graph_einsum *e) {
   lb_value *in[2];
   for (int i = 0; i < 2; i++) {
     term to = {0};
-    int64_t lacks[LB_MAX_RANK];
+    int64_t missing[LB_MAX_RANK];
     int n = 0;
     for (int k = 0; k < e->out.n; k++)
-      if (place(&e->in[i], e->out.label[k]) >= 0)
+      if (index_of(&e->in[i], e->out.label[k]) >= 0)
         to.label[to.n++] = e->out.label[k];
       else
-        lacks[n++] = k;
-    LB_TRY(turn(e, &e->in[i], &to, &in[i]));
-    if (n) LB_TRY(with_list(e, LB_OP_Unsqueeze, in[i], lacks, n, &in[i]));
+        missing[n++] = k;
+    LB_TRY(transpose_to(e, &e->in[i], &to, &in[i]));
+    if (n) LB_TRY(with_list(e, LB_OP_Unsqueeze, in[i], missing, n, &in[i]));
   }
   return lb_rewrite_become(e->rw, e->node, LB_OP_Mul, in, 2);
 }
 
-// -- products of matrices ----------------------------------------------------
+// -- matmul ------------------------------------------------------------------
 
-typedef struct parts {
+typedef struct einsum_parts {
   term batch, left, sum, right;
-} parts;
+} einsum_parts;
 
-static bool known_size(const einsum *e, const term *t, int64_t *size) {
+static bool known_size(const graph_einsum *e, const term *t, int64_t *size) {
   *size = 1;
   for (int i = 0; i < t->n; i++) {
     lb_dim d = e->size[t->label[i]];
@@ -308,9 +313,9 @@ static bool known_size(const einsum *e, const term *t, int64_t *size) {
   return true;
 }
 
-// Can the sums, and the rights, be seen as one each? Of the two one may be of
-// a size that only a run knows.
-static bool can_join(const einsum *e, const parts *p) {
+// Whether the sum labels, and the right labels, can each be merged into one
+// axis. One of the two may have a size that is only known at run time.
+static bool can_merge(const graph_einsum *e, const einsum_parts *p) {
   int64_t size;
   bool sums = known_size(e, &p->sum, &size);
   bool rights = known_size(e, &p->right, &size);
@@ -318,14 +323,15 @@ static bool can_join(const einsum *e, const parts *p) {
   return p->sum.n == 1 || sums || rights;
 }
 
-// [batch, left, sum], the sums as one.
-static lb_status make_a(const einsum *e, const parts *p, lb_value **out) {
+// A: [batch, left, sum], sums merged.
+static lb_status make_a(const graph_einsum *e, const einsum_parts *p,
+                        lb_value **out) {
   int64_t dims[LB_MAX_RANK] = {0};
   term to = p->batch;
   append(&to, &p->left);
   int first = to.n;
   append(&to, &p->sum);
-  LB_TRY(turn(e, &e->in[0], &to, out));
+  LB_TRY(transpose_to(e, &e->in[0], &to, out));
   if (p->sum.n > 1) {
     if (!known_size(e, &p->sum, &dims[first])) dims[first] = -1;
     LB_TRY(with_list(e, LB_OP_Reshape, *out, dims, first + 1, out));
@@ -334,14 +340,15 @@ static lb_status make_a(const einsum *e, const parts *p, lb_value **out) {
   return p->left.n ? LB_OK : with_list(e, LB_OP_Unsqueeze, *out, &axis, 1, out);
 }
 
-// [batch, 1 for each further left, sum, right], sums and rights as one each.
-static lb_status make_b(const einsum *e, const parts *p, lb_value **out) {
+// B: [batch, 1 for each further left, sum, right], sums and rights merged.
+static lb_status make_b(const graph_einsum *e, const einsum_parts *p,
+                        lb_value **out) {
   int64_t dims[LB_MAX_RANK] = {0}, ones[LB_MAX_RANK];
   int nb = p->batch.n;
   term to = p->batch;
   append(&to, &p->sum);
   append(&to, &p->right);
-  LB_TRY(turn(e, &e->in[1], &to, out));
+  LB_TRY(transpose_to(e, &e->in[1], &to, out));
   if (p->sum.n > 1 || p->right.n > 1) {
     if (!known_size(e, &p->sum, &dims[nb])) dims[nb] = -1;
     if (!known_size(e, &p->right, &dims[nb + 1])) dims[nb + 1] = -1;
@@ -356,8 +363,9 @@ static lb_status make_b(const einsum *e, const parts *p, lb_value **out) {
                   : LB_OK;
 }
 
-// Takes away axes that were added, and parts rights that were joined.
-static lb_status undo(const einsum *e, const parts *p, lb_value **y) {
+// Removes the axes that were added, and splits right axes that were merged.
+static lb_status restore_axes(const graph_einsum *e, const einsum_parts *p,
+                              lb_value **y) {
   int64_t dims[LB_MAX_RANK] = {0}, axes[2];
   int n = 0, lefts = p->batch.n + p->left.n;
   if (p->left.n == 0) axes[n++] = p->batch.n;
@@ -370,24 +378,24 @@ static lb_status undo(const einsum *e, const parts *p, lb_value **y) {
   return with_list(e, LB_OP_Reshape, *y, dims, lefts + p->right.n, y);
 }
 
-static lb_status rewrite_product(einsum *e) {
-  parts p = {0};
+static lb_status rewrite_matmul(graph_einsum *e) {
+  einsum_parts p = {0};
   term y = {0};
   lb_value *a, *b;
   const term *l = &e->in[0], *r = &e->in[1];
-  choose(e, l, r, true, true, &p.batch);
-  choose(e, l, r, false, true, &p.left);
-  choose(e, l, r, true, false, &p.sum);
-  choose(e, r, l, false, true, &p.right);
+  select_labels(e, l, r, true, true, &p.batch);
+  select_labels(e, l, r, false, true, &p.left);
+  select_labels(e, l, r, true, false, &p.sum);
+  select_labels(e, r, l, false, true, &p.right);
   if (p.batch.n + p.left.n + p.sum.n != l->n ||
       p.batch.n + p.right.n + p.sum.n != r->n)
-    return LB_OK;  // one of them has a sum of its own
+    return LB_OK;  // one input has a sum of its own
   if (p.sum.n == 0) return rewrite_mul(e);
-  if (!can_join(e, &p) || p.batch.n + p.left.n + 2 > LB_MAX_RANK) return LB_OK;
+  if (!can_merge(e, &p) || p.batch.n + p.left.n + 2 > LB_MAX_RANK) return LB_OK;
   LB_TRY(make_a(e, &p, &a));
   LB_TRY(make_b(e, &p, &b));
   LB_TRY(insert(e, LB_OP_MatMul, a, b, &y.value));
-  LB_TRY(undo(e, &p, &y.value));
+  LB_TRY(restore_axes(e, &p, &y.value));
   append(&y, &p.batch);
   append(&y, &p.left);
   append(&y, &p.right);
@@ -395,10 +403,10 @@ static lb_status rewrite_product(einsum *e) {
 }
 
 static lb_status visit(lb_rewrite *rw, lb_node *n) {
-  einsum e;
+  graph_einsum e;
   if (!match(rw, n, &e)) return LB_OK;
   if (n->n_in > 2) return rewrite_pair(&e);
-  return n->n_in == 1 ? rewrite_one(&e) : rewrite_product(&e);
+  return n->n_in == 1 ? rewrite_one(&e) : rewrite_matmul(&e);
 }
 
 lb_status lb_pass_einsum(lb_rewrite *rw) { return lb_rewrite_walk(rw, visit); }

@@ -1,9 +1,8 @@
-// graph/pass_einsum_test.c -- what Einsum says in a line, other operators do.
-// That they compute the same is seen where operators are compared with ONNX
-// Runtime.
+// graph/pass_einsum_test.c -- Einsum becomes simpler operators. The operator
+// tests, which compare with ONNX Runtime, check the results.
 #include "graph/text_test.h"
 
-static void one_input_is_turned(void **state) {
+static void one_input_becomes_a_transpose(void **state) {
   (void)state;
   becomes(
       "in x float32[a,b,c]\n"
@@ -15,7 +14,7 @@ static void one_input_is_turned(void **state) {
       "out y\n");
 }
 
-static void a_product_is_found(void **state) {
+static void two_inputs_become_a_matmul(void **state) {
   (void)state;
   becomes(
       "in q float32[b,s,2,8]\n"
@@ -31,7 +30,7 @@ static void a_product_is_found(void **state) {
       "out y = y.MatMul\n");
 }
 
-static void several_axes_are_seen_as_one(void **state) {
+static void several_axes_are_merged(void **state) {
   (void)state;
   becomes(
       "in x float32[b,s,6]\n"
@@ -63,7 +62,7 @@ static void without_a_sum_it_is_a_mul(void **state) {
       "out y\n");
 }
 
-// First the pair that takes the fewest turns.
+// The pair with the fewest iterations first.
 static void more_inputs_are_paired(void **state) {
   (void)state;
   becomes(
@@ -102,24 +101,24 @@ static void more_inputs_are_paired(void **state) {
       "out r = r.Squeeze\n");
 }
 
-static void anything_else_stays(void **state) {
+static void unsupported_equations_are_unchanged(void **state) {
   (void)state;
   stays(  // a diagonal
       "in x float32[a,a]\n"
       "y = Einsum(x) {equation=\"ii->i\"}\n"
       "out y\n");
-  stays(  // more axes on the way
+  stays(  // the intermediate result has more axes
       "in x float32[a]\n"
       "in y float32[b]\n"
       "in z float32[c]\n"
       "r = Einsum(x, y, z) {equation=\"i,j,k->ijk\"}\n"
       "out r\n");
-  stays(  // a sum of its own
+  stays(  // one input has a sum of its own
       "in x float32[a,b]\n"
       "in z float32[c]\n"
       "y = Einsum(x, z) {equation=\"ij,k->ik\"}\n"
       "out y\n");
-  stays(  // sums that may differ, one being 1
+  stays(  // sums whose sizes may differ, one being 1
       "in x float32[a,b]\n"
       "in z float32[c,d]\n"
       "y = Einsum(x, z) {equation=\"ij,jk->ik\"}\n"
@@ -128,12 +127,12 @@ static void anything_else_stays(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(one_input_is_turned),
-      cmocka_unit_test(a_product_is_found),
-      cmocka_unit_test(several_axes_are_seen_as_one),
+      cmocka_unit_test(one_input_becomes_a_transpose),
+      cmocka_unit_test(two_inputs_become_a_matmul),
+      cmocka_unit_test(several_axes_are_merged),
       cmocka_unit_test(without_a_sum_it_is_a_mul),
       cmocka_unit_test(more_inputs_are_paired),
-      cmocka_unit_test(anything_else_stays),
+      cmocka_unit_test(unsupported_equations_are_unchanged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

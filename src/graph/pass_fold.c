@@ -1,10 +1,9 @@
-// graph/pass_fold.c -- what is constant already at load.
+// graph/pass_fold.c -- constant folding and inlining of If.
 //
-// fold: a node whose inputs are all constants is evaluated; an output whose
-// contents the shape rules know becomes a constant (so Shape of fixed dims
-// does, and Gather of one fixed dim of a Shape); a capture of a constant is
-// that constant inside the body.
-// inline: an If whose condition is constant gives way to its branch.
+// fold: evaluates nodes whose inputs are all constants; makes outputs constant
+// whose contents the shape rules know (such as Shape of fixed dims, or Gather
+// of one fixed dim of a Shape); replaces captures of constants inside bodies.
+// inline: replaces an If with a constant condition by its branch.
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +12,7 @@
 
 // -- contents the shape rules know -------------------------------------------
 
-// Writes x as an element of dtype t; false if it does not fit.
+// Writes x as an element of dtype t; false if it is out of range.
 static bool put_int(lb_dtype t, int64_t x, void *p) {
 #define PUT(T, low, high)                      \
   do {                                         \
@@ -65,7 +64,7 @@ static lb_status fold_known(lb_rewrite *rw, lb_value *v) {
 
 // -- evaluation --------------------------------------------------------------
 
-// One node about to be evaluated; all arrays in the pass's scratch arena.
+// One node to be evaluated; its arrays are in the pass's scratch arena.
 typedef struct folding {
   lb_node *node;
   lb_tensor *in, *out;
@@ -93,8 +92,8 @@ static size_t add_sat(size_t a, size_t b) {
   return __builtin_add_overflow(a, b, &r) ? SIZE_MAX : r;
 }
 
-// Constants that Cast or DequantizeLinear reads were stored small to be made
-// large: products want them as they compute with them.
+// The inputs of Cast and DequantizeLinear were stored in a small type and may
+// grow: kernels need them in the type in which they compute.
 static bool is_small(const lb_rewrite *rw, const folding *f, size_t bytes) {
   size_t limit = rw->options->fold_limit;
   lb_op op = f->node->op;
@@ -103,9 +102,9 @@ static bool is_small(const lb_rewrite *rw, const folding *f, size_t bytes) {
          (stored && bytes <= lb_mul_sat(f->in_bytes, 4));
 }
 
-// Folding one constant into many others ends where these outgrow the model.
-static bool has_room(const lb_rewrite *rw, size_t bytes) {
-  return bytes <= LB_FOLD_LIMIT || bytes <= rw->room;
+// Stops folding one constant into many others when these outgrow the model.
+static bool is_in_budget(const lb_rewrite *rw, size_t bytes) {
+  return bytes <= LB_FOLD_LIMIT || bytes <= rw->budget;
 }
 
 static bool is_formula(const lb_rewrite *rw, const folding *f, size_t bytes) {
@@ -114,7 +113,7 @@ static bool is_formula(const lb_rewrite *rw, const folding *f, size_t bytes) {
          bytes <= LB_FOLD_FORMULAS - rw->formulas;
 }
 
-// Bytes of an output of these dims; SIZE_MAX if they are not known.
+// Bytes of an output with these dims; SIZE_MAX if they are not known.
 static size_t bytes_of(const lb_vinfo *v) {
   if (v->rank < 0) return SIZE_MAX;
   size_t bytes = lb_dtype_size(v->dtype);
@@ -125,12 +124,13 @@ static size_t bytes_of(const lb_vinfo *v) {
   return bytes;
 }
 
-// Whether the node is sound and its outputs are small, judged before any work.
-// The kernel decides the outputs of a dynamic one, which never are much larger
-// than its inputs.
-static lb_status judge(lb_rewrite *rw, const folding *f, bool *fine) {
+// Checks before evaluation whether the node is valid and its outputs are small
+// enough. The kernel determines the outputs of a dynamic node, which are never
+// much larger than its inputs.
+static lb_status check_foldable(lb_rewrite *rw, const folding *f,
+                                bool *foldable) {
   const lb_node *n = f->node;
-  *fine = false;
+  *foldable = false;
   lb_vinfo *in = lb_arena_new(&rw->scratch, lb_vinfo, n->n_in);
   lb_vinfo *out = lb_arena_new(&rw->scratch, lb_vinfo, n->n_out);
   if (!in || !out) return lb_oom();
@@ -141,15 +141,15 @@ static lb_status judge(lb_rewrite *rw, const folding *f, bool *fine) {
   lb_infer c = {.node = n, .arena = &rw->scratch, .in = in, .out = out};
   lb_status st = lb_infer_node(&c);
   if (lb_status_code(st) == LB_OOM) return st;
-  bool sound = !lb_failed(st);
+  bool valid = !lb_failed(st);
   lb_status_drop(st);
-  if (!sound) return LB_OK;
+  if (!valid) return LB_OK;
   size_t total = 0;
   bool dynamic = lb_op_has(n->op, LB_TRAIT_DYNAMIC);
   for (uint32_t i = 0; i < n->n_out && !dynamic; i++)
     if (n->out[i]) total = add_sat(total, bytes_of(&out[i]));
-  *fine = has_room(rw, total) &&
-          (is_small(rw, f, total) || is_formula(rw, f, total));
+  *foldable = is_in_budget(rw, total) &&
+              (is_small(rw, f, total) || is_formula(rw, f, total));
   return LB_OK;
 }
 
@@ -166,9 +166,9 @@ static lb_status gather_inputs(lb_rewrite *rw, lb_node *n, folding *f) {
   return LB_OK;
 }
 
-// The tensor in the graph's arena, dense.
-static lb_status keep_tensor(lb_rewrite *rw, const lb_tensor *t,
-                             const lb_tensor **out) {
+// Copies the tensor to the graph's arena, dense.
+static lb_status copy_dense(lb_rewrite *rw, const lb_tensor *t,
+                            const lb_tensor **out) {
   lb_tensor *copy = lb_arena_new(&rw->graph->arena, lb_tensor, 1);
   if (!copy) return lb_oom();
   *copy = *t;
@@ -187,7 +187,7 @@ static bool agrees(const lb_value *v, const lb_tensor *t) {
          (v->info.dtype == LB_NONE || v->info.dtype == t->dtype);
 }
 
-static lb_status keep_outputs(lb_rewrite *rw, const folding *f) {
+static lb_status set_outputs(lb_rewrite *rw, const folding *f) {
   lb_node *n = f->node;
   size_t total = 0;
   for (uint32_t i = 0; i < n->n_out; i++) {
@@ -195,16 +195,16 @@ static lb_status keep_outputs(lb_rewrite *rw, const folding *f) {
     if (!agrees(n->out[i], &f->out[i])) return LB_OK;
     total = add_sat(total, lb_tensor_bytes(&f->out[i]));
   }
-  if (!has_room(rw, total)) return LB_OK;
+  if (!is_in_budget(rw, total)) return LB_OK;
   if (!is_small(rw, f, total)) {
     if (!is_formula(rw, f, total)) return LB_OK;
     rw->formulas += total;
   }
-  if (total > LB_FOLD_LIMIT) rw->room -= total;
+  if (total > LB_FOLD_LIMIT) rw->budget -= total;
   for (uint32_t i = 0; i < n->n_out; i++) {
     const lb_tensor *t = NULL;
     if (!n->out[i]) continue;
-    LB_TRY(keep_tensor(rw, &f->out[i], &t));
+    LB_TRY(copy_dense(rw, &f->out[i], &t));
     lb_rewrite_constant(rw, n->out[i], t);
   }
   return LB_OK;
@@ -212,17 +212,17 @@ static lb_status keep_outputs(lb_rewrite *rw, const folding *f) {
 
 static lb_status evaluate(lb_rewrite *rw, lb_node *n) {
   folding f;
-  bool fine;
+  bool foldable;
   LB_TRY(gather_inputs(rw, n, &f));
-  LB_TRY(judge(rw, &f, &fine));
-  if (!fine) return LB_OK;
+  LB_TRY(check_foldable(rw, &f, &foldable));
+  if (!foldable) return LB_OK;
   const lb_pass_options *o = rw->options;
   lb_status st = o->eval(o->user, n, f.in, &rw->graph->arena, f.out);
   if (lb_failed(st)) {
     lb_status_drop(st);
     return LB_OK;
   }
-  return keep_outputs(rw, &f);
+  return set_outputs(rw, &f);
 }
 
 // -- the pass ----------------------------------------------------------------
@@ -255,15 +255,15 @@ lb_status lb_pass_fold(lb_rewrite *rw) {
 
 // -- If with a constant condition --------------------------------------------
 
-// The branch that will run, or NULL.
-static lb_region *sure_branch(const lb_node *n) {
+// The branch that is known to run, or NULL.
+static lb_region *taken_branch(const lb_node *n) {
   if (n->op != LB_OP_If) return NULL;
   const lb_tensor *c = lb_value_const(n->in[0]);
   if (!c || c->dtype != LB_BOOL || lb_tensor_count(c) != 1) return NULL;
   return n->regions[*(const unsigned char *)c->data ? 0 : 1];
 }
 
-// Names were unique in the branch only.
+// Names were unique only within the branch.
 static lb_status rename_value(lb_graph *g, const lb_node *n, lb_value *v) {
   lb_strbuf name = {0};
   lb_strbuf_printf(&name, "%.60s/%s", n->name, v->name);
@@ -276,7 +276,7 @@ static lb_status rename_value(lb_graph *g, const lb_node *n, lb_value *v) {
   return st;
 }
 
-// The branch's node now stands where the If `n` stood.
+// Moves a node of the branch to the region r of the If `n`.
 static lb_status adopt(lb_region *r, const lb_node *n, lb_node *child) {
   child->region = r;
   for (uint32_t i = 0; i < child->n_out; i++) {
@@ -299,7 +299,7 @@ static void bind_branch(lb_rewrite *rw, const lb_node *n, lb_region *branch) {
 static uint64_t count_after(const lb_region *r) {
   uint64_t n = 0;
   for (uint32_t i = 0; i < r->n_nodes; i++) {
-    const lb_region *b = sure_branch(r->nodes[i]);
+    const lb_region *b = taken_branch(r->nodes[i]);
     n += b ? b->n_nodes : 1;
   }
   return n;
@@ -313,7 +313,7 @@ static lb_status splice(lb_rewrite *rw, lb_region *r) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < r->n_nodes; i++) {
     lb_node *n = r->nodes[i];
-    lb_region *branch = sure_branch(n);
+    lb_region *branch = taken_branch(n);
     if (!branch) {
       nodes[count++] = n;
       continue;
@@ -333,7 +333,7 @@ static lb_status splice(lb_rewrite *rw, lb_region *r) {
 static lb_status inline_region(lb_rewrite *rw, lb_region *r) {
   bool any = false;
   for (uint32_t i = 0; i < r->n_nodes; i++)
-    any = any || sure_branch(r->nodes[i]);
+    any = any || taken_branch(r->nodes[i]);
   if (any) LB_TRY(splice(rw, r));
   for (uint32_t i = 0; i < r->n_nodes; i++)
     for (uint32_t k = 0; k < r->nodes[i]->n_regions; k++)

@@ -1,11 +1,12 @@
-// graph/pass_fold_test.c -- folding, what loops carry, branches that are sure.
+// graph/pass_fold_test.c -- constant folding, loop-invariant values, inlining
+// of If.
 #include "graph/text_test.h"
 
 static const lb_pass_options plain = {.off = 0};
 
 // -- folding -----------------------------------------------------------------
 
-// Evaluates Add and Neg of float32 vectors, and refuses Sqrt.
+// Evaluates Add and Neg of float32 vectors; fails for Sqrt.
 static lb_status evaluate(void *user, const lb_node *n, const lb_tensor *in,
                           lb_arena *arena, lb_tensor *out) {
   ++*(int *)user;
@@ -49,7 +50,7 @@ static void a_folded_result_keeps_its_name(void **state) {
       &(lb_pass_options){.eval = evaluate, .user = &calls}, "out [-1,-2]\n");
 }
 
-static void a_node_that_fails_is_left_for_the_run(void **state) {
+static void a_node_that_fails_is_not_folded(void **state) {
   (void)state;
   int calls = 0;
   becomes(
@@ -78,10 +79,10 @@ static void results_above_the_limit_are_not_folded(void **state) {
       "const a float32[3] 1\n"
       "y = Neg(a)\n"
       "out y\n";
-  becomes(larger, &o, "out [-1,-1,-1]\n");  // 12 bytes, but 12 went in
+  becomes(larger, &o, "out [-1,-1,-1]\n");  // 12 bytes, but its input has 12
 }
 
-// Counts.
+// Counts calls.
 static lb_status zeros(void *user, const lb_node *n, const lb_tensor *in,
                        lb_arena *arena, lb_tensor *out) {
   (void)in;
@@ -94,9 +95,9 @@ static lb_status zeros(void *user, const lb_node *n, const lb_tensor *in,
   return out->data ? LB_OK : lb_oom();
 }
 
-// A filter that is written down as a formula, on the way to which there are
-// others of its size; and something repeated, which is as good as a view.
-static void formulas_are_folded_and_leave_no_other_constants(void **state) {
+// A filter written as a formula, with intermediate results of its size; and a
+// repeated constant, for which a view is as good.
+static void formulas_are_folded_without_intermediate_constants(void **state) {
   (void)state;
   lb_graph *g = graph_of(
       "in x float32[600,600]\n"
@@ -120,8 +121,9 @@ static void formulas_are_folded_and_leave_no_other_constants(void **state) {
   lb_graph_free(g);
 }
 
-// Of what is written down twice there is one; and 16 MB of all.
-static void formulas_are_bounded(void **state) {
+// A formula that appears twice is evaluated once; all of them together are
+// limited to 16 MB.
+static void the_size_of_formulas_is_limited(void **state) {
   (void)state;
   int calls = 0;
   becomes(
@@ -145,8 +147,8 @@ static void formulas_are_bounded(void **state) {
   assert_int_equal(calls, 1);
 }
 
-// 9 MB each: the formula, and what is made of it while there is room.
-static void what_is_made_of_formulas_is_bounded(void **state) {
+// 9 MB each: the formula, and results of it while there is budget.
+static void results_of_formulas_are_limited(void **state) {
   (void)state;
   int calls = 0;
   char source[2048] =
@@ -186,7 +188,7 @@ static void random_numbers_are_not_folded(void **state) {
   assert_int_equal(calls, 0);
 }
 
-static void shapes_that_are_fixed_fold_without_evaluation(void **state) {
+static void fixed_shapes_fold_without_evaluation(void **state) {
   (void)state;
   becomes(
       "in x float32[b,3,4]\n"
@@ -230,7 +232,7 @@ static void captured_constants_are_read_directly(void **state) {
       "out y\n");
 }
 
-static void carried_constants_are_not(void **state) {
+static void carried_constants_are_not_read_directly(void **state) {
   (void)state;
   becomes(
       "in m int64[]\n"
@@ -252,9 +254,9 @@ static void carried_constants_are_not(void **state) {
       "out y\n");
 }
 
-// -- loops ------------------------------------------------------------------
+// -- loops -------------------------------------------------------------------
 
-static void what_loops_carry_unchanged_is_captured(void **state) {
+static void loop_invariant_values_are_captured(void **state) {
   (void)state;
   becomes(
       "in m int64[]\n"
@@ -286,7 +288,7 @@ static void what_loops_carry_unchanged_is_captured(void **state) {
       "out z\n");
 }
 
-static void what_scans_carry_unchanged_is_captured(void **state) {
+static void scan_invariant_values_are_captured(void **state) {
   (void)state;
   becomes(
       "in x float32[5,2]\n"
@@ -307,7 +309,7 @@ static void what_scans_carry_unchanged_is_captured(void **state) {
       "out same = [1,2]\n");
 }
 
-static void a_loop_that_gives_one_unchanged_value_keeps_it(void **state) {
+static void a_loop_keeps_its_only_output(void **state) {
   (void)state;
   becomes(
       "in m int64[]\n"
@@ -327,7 +329,7 @@ static void a_loop_that_gives_one_unchanged_value_keeps_it(void **state) {
 
 // -- If ----------------------------------------------------------------------
 
-static void a_sure_branch_replaces_its_if(void **state) {
+static void a_taken_branch_replaces_its_if(void **state) {
   (void)state;
   becomes(
       "in x float32[b,4]\n"
@@ -351,9 +353,9 @@ static void a_sure_branch_replaces_its_if(void **state) {
       "out z = h\n");
 }
 
-static void shapes_learned_from_a_branch_decide_the_next(void **state) {
+static void inlined_shapes_resolve_the_next_condition(void **state) {
   (void)state;
-  // Size(y) is known only once the first If is gone.
+  // Size(y) is only known once the first If is inlined.
   becomes(
       "in x float32[4]\n"
       "const c bool[] 1\n"
@@ -387,20 +389,20 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(nodes_of_constants_become_constants),
       cmocka_unit_test(a_folded_result_keeps_its_name),
-      cmocka_unit_test(a_node_that_fails_is_left_for_the_run),
+      cmocka_unit_test(a_node_that_fails_is_not_folded),
       cmocka_unit_test(results_above_the_limit_are_not_folded),
-      cmocka_unit_test(formulas_are_folded_and_leave_no_other_constants),
-      cmocka_unit_test(formulas_are_bounded),
-      cmocka_unit_test(what_is_made_of_formulas_is_bounded),
+      cmocka_unit_test(formulas_are_folded_without_intermediate_constants),
+      cmocka_unit_test(the_size_of_formulas_is_limited),
+      cmocka_unit_test(results_of_formulas_are_limited),
       cmocka_unit_test(random_numbers_are_not_folded),
-      cmocka_unit_test(shapes_that_are_fixed_fold_without_evaluation),
+      cmocka_unit_test(fixed_shapes_fold_without_evaluation),
       cmocka_unit_test(captured_constants_are_read_directly),
-      cmocka_unit_test(carried_constants_are_not),
-      cmocka_unit_test(what_loops_carry_unchanged_is_captured),
-      cmocka_unit_test(what_scans_carry_unchanged_is_captured),
-      cmocka_unit_test(a_loop_that_gives_one_unchanged_value_keeps_it),
-      cmocka_unit_test(a_sure_branch_replaces_its_if),
-      cmocka_unit_test(shapes_learned_from_a_branch_decide_the_next),
+      cmocka_unit_test(carried_constants_are_not_read_directly),
+      cmocka_unit_test(loop_invariant_values_are_captured),
+      cmocka_unit_test(scan_invariant_values_are_captured),
+      cmocka_unit_test(a_loop_keeps_its_only_output),
+      cmocka_unit_test(a_taken_branch_replaces_its_if),
+      cmocka_unit_test(inlined_shapes_resolve_the_next_condition),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

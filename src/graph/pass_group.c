@@ -1,16 +1,16 @@
 // graph/pass_group.c -- normalisation over groups of channels.
 //
 // Exporters write it as a normalisation of rows: Reshape to [batch, groups,
-// -1], InstanceNormalization, and back. GroupNormalization becomes just that.
-// Where channels lie last a group is no row; there the formula is spelled out,
-// over space first and then over the channels of a group, and channels stay
-// last.
+// -1], InstanceNormalization, Reshape back. GroupNormalization is rewritten
+// likewise. With channels last a group is not a row. There the formula is
+// expanded into reductions, first over the spatial axes and then over the
+// channels of a group, and elementwise operators, and channels stay last.
 #include "graph/transpose.h"
 
 typedef struct group_norm {
-  lb_node *node;  // what makes the result
-  lb_value *x;    // [batch, channels, space...]
-  lb_node *norm;  // the InstanceNormalization
+  lb_node *node;  // produces the result
+  lb_value *x;    // [batch, channels, spatial...]
+  lb_node *norm;  // InstanceNormalization
   int64_t channels, groups;
 } group_norm;
 
@@ -20,7 +20,8 @@ static bool is_row(const lb_value *v, int64_t n) {
          lb_tensor_is_dense(t);
 }
 
-// A normalisation of each channel, or of as many rows as there are groups.
+// Matches a normalisation of each channel, or of as many rows as there are
+// groups.
 static bool match(const lb_rewrite *rw, lb_node *n, group_norm *g) {
   *g = (group_norm){.node = n, .norm = n};
   if (n->op == LB_OP_InstanceNormalization) {
@@ -43,7 +44,7 @@ static bool match(const lb_rewrite *rw, lb_node *n, group_norm *g) {
          is_row(g->norm->in[1], g->groups) && is_row(g->norm->in[2], g->groups);
 }
 
-// -- building: each is a new node before the one that is replaced ------------
+// -- building: each function inserts nodes before g->node --------------------
 
 static lb_status add(lb_rewrite *rw, const group_norm *g, lb_op op, lb_value *a,
                      lb_value *b, lb_value **out) {
@@ -58,7 +59,7 @@ static lb_status reshape(lb_rewrite *rw, const group_norm *g, lb_value *x,
   return add(rw, g, LB_OP_Reshape, x, target, out);
 }
 
-// Over axes [first, last].
+// The mean over axes [first, last].
 static lb_status mean(lb_rewrite *rw, const group_norm *g, lb_value *x,
                       int first, int last, lb_value **out) {
   int64_t axes[LB_MAX_RANK];
@@ -68,44 +69,44 @@ static lb_status mean(lb_rewrite *rw, const group_norm *g, lb_value *x,
   return add(rw, g, LB_OP_ReduceMean, x, list, out);
 }
 
-// A row of numbers with the dims of an image: they are `last`, the others 1, or
-// 0, which keeps what is there.
+// A target shape that ends with the n dims `last`; the other dims are 1, or 0,
+// which keeps the input's dim.
 static void row_dims(int64_t *shape, int rank, int64_t others,
                      const int64_t *last, int n) {
   for (int i = 0; i < rank; i++) shape[i] = i + n < rank ? others : *last++;
 }
 
-// The mean of each group, of x over space.
+// The mean of each group, over the spatial axes and its channels.
 static lb_status group_mean(lb_rewrite *rw, const group_norm *g, lb_value *x,
                             lb_value **out) {
   int rank = g->x->info.rank;
-  int64_t cut[LB_MAX_RANK];
+  int64_t by_group[LB_MAX_RANK];
   LB_TRY(mean(rw, g, x, 1, rank - 2, out));
   if (g->groups == g->channels) return LB_OK;
-  row_dims(cut, rank + 1, 0, (int64_t[]){g->groups, g->channels / g->groups},
-           2);
-  LB_TRY(reshape(rw, g, *out, cut, rank + 1, out));
+  row_dims(by_group, rank + 1, 0,
+           (int64_t[]){g->groups, g->channels / g->groups}, 2);
+  LB_TRY(reshape(rw, g, *out, by_group, rank + 1, out));
   return mean(rw, g, *out, rank, rank, out);
 }
 
-// One number a group becomes one a channel: images are large, and walked best
-// channel by channel.
-static lb_status spread(lb_rewrite *rw, const group_norm *g, lb_value *x,
-                        lb_value **out) {
+// Expands one number per group to one per channel, because elementwise kernels
+// process large feature maps channel by channel.
+static lb_status expand_to_channels(lb_rewrite *rw, const group_norm *g,
+                                    lb_value *x, lb_value **out) {
   int rank = g->x->info.rank;
-  int64_t cut[LB_MAX_RANK], whole[LB_MAX_RANK];
+  int64_t by_group[LB_MAX_RANK], by_channel[LB_MAX_RANK];
   lb_value *shape;
   *out = x;
   if (g->groups == g->channels) return LB_OK;
-  row_dims(cut, rank + 1, 1, (int64_t[]){g->groups, g->channels / g->groups},
-           2);
-  row_dims(whole, rank, 0, &g->channels, 1);
-  LB_TRY(lb_const_ints(rw->graph, "shape", cut, rank + 1, &shape));
+  row_dims(by_group, rank + 1, 1,
+           (int64_t[]){g->groups, g->channels / g->groups}, 2);
+  row_dims(by_channel, rank, 0, &g->channels, 1);
+  LB_TRY(lb_const_ints(rw->graph, "shape", by_group, rank + 1, &shape));
   LB_TRY(add(rw, g, LB_OP_Expand, x, shape, &x));
-  return reshape(rw, g, x, whole, rank, out);
+  return reshape(rw, g, x, by_channel, rank, out);
 }
 
-// The numbers v, one for each channel or for each group, one a channel: along
+// The constant v, one number per channel or per group, as one per channel along
 // the first of `rank` axes.
 static lb_status per_channel(lb_rewrite *rw, const group_norm *g,
                              const lb_value *v, int rank, lb_value **out) {
@@ -121,8 +122,9 @@ static lb_status per_channel(lb_rewrite *rw, const group_norm *g,
   return lb_const_new(rw->graph, v->name, &t, out);
 }
 
-// x has its channels last. What is the same all over an image is made of few
-// numbers: a difference, a product and a sum are left to each of its elements.
+// x has channels last. Everything that is the same for a whole feature map is
+// computed on few numbers, so that each element needs a subtraction, a
+// multiplication and an addition.
 static lb_status normalise(lb_rewrite *rw, const group_norm *g, lb_value *x,
                            lb_value **out) {
   lb_value *m, *d, *v, *eps, *scale, *shift;
@@ -131,14 +133,14 @@ static lb_status normalise(lb_rewrite *rw, const group_norm *g, lb_value *x,
   LB_TRY(per_channel(rw, g, g->norm->in[1], 1, &scale));
   LB_TRY(per_channel(rw, g, g->norm->in[2], 1, &shift));
   LB_TRY(group_mean(rw, g, x, &m));
-  LB_TRY(spread(rw, g, m, &m));
+  LB_TRY(expand_to_channels(rw, g, m, &m));
   LB_TRY(add(rw, g, LB_OP_Sub, x, m, &d));
   LB_TRY(add(rw, g, LB_OP_Mul, d, d, &v));
   LB_TRY(group_mean(rw, g, v, &v));
   LB_TRY(add(rw, g, LB_OP_Add, v, eps, &v));
   LB_TRY(add(rw, g, LB_OP_Sqrt, v, NULL, &v));
   LB_TRY(add(rw, g, LB_OP_Reciprocal, v, NULL, &v));
-  LB_TRY(spread(rw, g, v, &v));
+  LB_TRY(expand_to_channels(rw, g, v, &v));
   LB_TRY(add(rw, g, LB_OP_Mul, v, scale, &v));
   LB_TRY(add(rw, g, LB_OP_Mul, d, v, &d));
   return add(rw, g, LB_OP_Add, d, shift, out);
@@ -157,8 +159,8 @@ lb_status lb_transpose_norm(lb_rewrite *rw, lb_node *n) {
 
 // -- GroupNormalization ------------------------------------------------------
 
-static lb_status all_of(lb_rewrite *rw, float value, int64_t n,
-                        lb_value **out) {
+static lb_status const_row(lb_rewrite *rw, float value, int64_t n,
+                           lb_value **out) {
   float *row = lb_arena_new(&rw->graph->arena, float, (size_t)n);
   lb_tensor t = {.dtype = LB_F32, .rank = 1, .dims = {n}, .data = row};
   if (!row) return lb_oom();
@@ -189,8 +191,8 @@ static lb_status as_rows(lb_rewrite *rw, const group_norm *g) {
   int rank = g->x->info.rank - 1;
   LB_TRY(per_channel(rw, g, g->node->in[1], rank, &scale));
   LB_TRY(per_channel(rw, g, g->node->in[2], rank, &shift));
-  LB_TRY(all_of(rw, 1, g->groups, &in[1]));
-  LB_TRY(all_of(rw, 0, g->groups, &in[2]));
+  LB_TRY(const_row(rw, 1, g->groups, &in[1]));
+  LB_TRY(const_row(rw, 0, g->groups, &in[2]));
   LB_TRY(reshape(rw, g, g->x, shape, 3, &in[0]));
   LB_TRY(lb_rewrite_insert(rw, g->node, LB_OP_InstanceNormalization, in, 3,
                            &norm));

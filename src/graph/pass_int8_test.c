@@ -1,7 +1,7 @@
-// graph/pass_int8_test.c -- quantised products as kernels make them.
+// graph/pass_int8_test.c -- quantised operators become int8 GEMMs.
 #include "graph/text_test.h"
 
-// Stands for evaluating Expand.
+// Evaluates Expand.
 static lb_status repeat_columns(void *user, const lb_node *node,
                                 const lb_tensor *in, lb_arena *arena,
                                 lb_tensor *out) {
@@ -15,7 +15,7 @@ static lb_status repeat_columns(void *user, const lb_node *node,
   return LB_OK;
 }
 
-static void zeros_are_subtracted_behind_the_product(void **state) {
+static void runtime_zero_points_are_subtracted_after_the_gemm(void **state) {
   (void)state;
   becomes(
       "in a uint8[s,4]\n"
@@ -34,7 +34,7 @@ static void zeros_are_subtracted_behind_the_product(void **state) {
       "out y = y.Sub\n");
 }
 
-static void a_known_zero_is_a_bias(void **state) {
+static void a_constant_zero_point_becomes_a_bias(void **state) {
   (void)state;
   becomes(
       "in a uint8[s,4]\n"
@@ -49,7 +49,7 @@ static void a_known_zero_is_a_bias(void **state) {
       "out y = y.Add\n");
 }
 
-static void signed_bytes_become_unsigned(void **state) {
+static void int8_operands_become_uint8(void **state) {
   (void)state;
   becomes(
       "in a int8[s,4]\n"
@@ -66,8 +66,8 @@ static void signed_bytes_become_unsigned(void **state) {
       "out y = y.Add\n");
 }
 
-// 255 is no signed byte: rows are summed, for many columns.
-static void weights_that_do_not_fit_are_moved(void **state) {
+// 255 does not fit into int8: rows are summed, which pays with many columns.
+static void weights_beyond_int8_are_offset(void **state) {
   (void)state;
   static const char source[] =
       "in a uint8[s,4]\n"
@@ -93,7 +93,7 @@ static void weights_that_do_not_fit_are_moved(void **state) {
       "out y\n");
 }
 
-static void products_of_what_was_bytes_are_of_bytes(void **state) {
+static void dequantised_matmuls_become_int8_gemms(void **state) {
   (void)state;
   becomes(
       "in a uint8[s,4]\n"
@@ -114,7 +114,7 @@ static void products_of_what_was_bytes_are_of_bytes(void **state) {
       "out y\n");
 }
 
-static void the_border_of_an_image_is_written_unless_it_is_zero(void **state) {
+static void padding_is_written_unless_it_is_zero(void **state) {
   (void)state;
   becomes(
       "in x uint8[b,4,n]\n"
@@ -142,7 +142,7 @@ static void the_border_of_an_image_is_written_unless_it_is_zero(void **state) {
       "out y = y.ConvInteger\n");
 }
 
-static void channels_are_added_to_make_fours(void **state) {
+static void channels_are_padded_to_a_multiple_of_4(void **state) {
   (void)state;
   becomes(
       "in x uint8[b,3,n]\n"
@@ -157,15 +157,15 @@ static void channels_are_added_to_make_fours(void **state) {
       "out y = y.ConvInteger\n");
 }
 
-// With channels last, points are rows of a product.
-static void a_convolution_of_points_is_a_product(void **state) {
+// With channels last, a pointwise convolution is a GEMM.
+static void a_pointwise_convolution_becomes_a_gemm(void **state) {
   (void)state;
   becomes(
       "in x uint8[b,4,h,w]\n"
       "const k int8[1,4,1,1] 1 2 3 4\n"
       "y = ConvInteger(x, k)\n"
       "out y\n",
-      &(lb_pass_options){.images = true},
+      &(lb_pass_options){.channels_last = true},
       "in x: uint8[b,4,h,w]\n"
       "y.Transpose: uint8[b,h,w,4] = Transpose(x) {perm=[0,2,3,1]}\n"
       "y.ConvInteger: int32[b,h,w,1] = "
@@ -174,35 +174,35 @@ static void a_convolution_of_points_is_a_product(void **state) {
       "out y\n");
 }
 
-static void what_kernels_do_not_make_stays(void **state) {
+static void operators_without_int8_kernels_are_unchanged(void **state) {
   (void)state;
-  stays(  // rows of no fours
+  stays(  // K is not a multiple of 4
       "in a uint8[s,3]\n"
       "const b int8[3,1] 1 2 3\n"
       "y = MatMulInteger(a, b)\n"
       "out y\n");
-  stays(  // weights that come with the request
+  stays(  // weights that are only known at run time
       "in a uint8[s,4]\n"
       "in b int8[4,1]\n"
       "y = MatMulInteger(a, b)\n"
       "out y\n");
-  stays(  // a zero a row
+  stays(  // a zero point per row
       "in a uint8[s,4]\n"
       "in z uint8[s]\n"
       "const b int8[4,1] 1 2 3 4\n"
       "y = MatMulInteger(a, b, z)\n"
       "out y\n");
-  stays(  // one channel: three of four would be of zeros
+  stays(  // one channel: three of four would be padding
       "in x uint8[b,1,n]\n"
       "const k int8[1,1,1] 1\n"
       "y = ConvInteger(x, k)\n"
       "out y\n");
-  stays(  // groups of no fours
+  stays(  // channels per group are not a multiple of 4
       "in x uint8[b,6,n]\n"
       "const k int8[2,3,1] 1 2 3 4 5 6\n"
       "y = ConvInteger(x, k) {group=2}\n"
       "out y\n");
-  stays(  // a border that nobody has counted
+  stays(  // auto_pad: the padding is not explicit
       "in x uint8[b,4,n]\n"
       "const z uint8[] 3\n"
       "const k int8[1,4,2] 1 2 3 4 5 6 7 8\n"
@@ -217,15 +217,15 @@ static void what_kernels_do_not_make_stays(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(zeros_are_subtracted_behind_the_product),
-      cmocka_unit_test(a_known_zero_is_a_bias),
-      cmocka_unit_test(signed_bytes_become_unsigned),
-      cmocka_unit_test(weights_that_do_not_fit_are_moved),
-      cmocka_unit_test(products_of_what_was_bytes_are_of_bytes),
-      cmocka_unit_test(the_border_of_an_image_is_written_unless_it_is_zero),
-      cmocka_unit_test(channels_are_added_to_make_fours),
-      cmocka_unit_test(a_convolution_of_points_is_a_product),
-      cmocka_unit_test(what_kernels_do_not_make_stays),
+      cmocka_unit_test(runtime_zero_points_are_subtracted_after_the_gemm),
+      cmocka_unit_test(a_constant_zero_point_becomes_a_bias),
+      cmocka_unit_test(int8_operands_become_uint8),
+      cmocka_unit_test(weights_beyond_int8_are_offset),
+      cmocka_unit_test(dequantised_matmuls_become_int8_gemms),
+      cmocka_unit_test(padding_is_written_unless_it_is_zero),
+      cmocka_unit_test(channels_are_padded_to_a_multiple_of_4),
+      cmocka_unit_test(a_pointwise_convolution_becomes_a_gemm),
+      cmocka_unit_test(operators_without_int8_kernels_are_unchanged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

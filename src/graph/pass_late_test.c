@@ -1,9 +1,9 @@
-// graph/pass_late_test.c -- one-hot products become gathers, convolutions
-// along one axis products, products leave recurrences, transposes sink, and
-// large windows come apart.
+// graph/pass_late_test.c -- one-hot matmuls become gathers, convolutions along
+// one axis become matmuls, input projections leave recurrences, transposes
+// sink, and large windows are split.
 #include "graph/text_test.h"
 
-static void a_product_of_one_hot_rows_is_a_gather(void **state) {
+static void a_matmul_with_one_hot_rows_becomes_a_gather(void **state) {
   (void)state;
   becomes(
       "in x int64[b,5,1]\n"
@@ -22,7 +22,7 @@ static void a_product_of_one_hot_rows_is_a_gather(void **state) {
       "out y\n");
 }
 
-static void what_merely_compares_stays(void **state) {
+static void other_comparisons_are_unchanged(void **state) {
   (void)state;
   stays(
       "in x int64[b,5,1]\n"
@@ -32,7 +32,7 @@ static void what_merely_compares_stays(void **state) {
       "h = Cast(e) {to=1}\n"
       "y = MatMul(h, w)\n"
       "out y\n");
-  stays(  // the one-hot rows are read elsewhere too
+  stays(  // the one-hot rows have another reader
       "in x int64[b,5,1]\n"
       "const n int64[1,1,3] 0 1 2\n"
       "const w float32[3,2] 1 2 3 4 5 6\n"
@@ -42,7 +42,7 @@ static void what_merely_compares_stays(void **state) {
       "out y h\n");
 }
 
-static void all_elements_in_order_are_the_matrix(void **state) {
+static void a_gather_of_all_elements_in_order_is_removed(void **state) {
   (void)state;
   static const char form[] =
       "in x float32[b,t]\n"
@@ -69,11 +69,11 @@ static void all_elements_in_order_are_the_matrix(void **state) {
           "g.Unsqueeze: float32[b,1,t] = Unsqueeze(x, [1])\n"
           "y: float32[b,1,t] = Relu(g.Unsqueeze)\n"
           "out y\n");
-  // Columns before rows, and rows as far apart as there are rows.
-  const char *turned[] = {"1,2", "m", "0,1", "n"};
+  // Columns before rows, and a row stride equal to the number of rows.
+  const char *other_orders[] = {"1,2", "m", "0,1", "n"};
   for (int i = 0; i < 2; i++) {
-    snprintf(source, sizeof source, form, i ? 1 : 0, turned[2 * i],
-             turned[2 * i + 1]);
+    snprintf(source, sizeof source, form, i ? 1 : 0, other_orders[2 * i],
+             other_orders[2 * i + 1]);
     lb_graph *g = graph_of(source);
     must(lb_graph_optimize(g, &(lb_pass_options){0}));
     lb_strbuf dump = {0};
@@ -84,7 +84,7 @@ static void all_elements_in_order_are_the_matrix(void **state) {
   }
 }
 
-static void what_is_computed_from_rows_is_a_table(void **state) {
+static void elementwise_operators_move_before_the_gather(void **state) {
   (void)state;
   becomes(
       "in x int64[b,5]\n"
@@ -100,7 +100,7 @@ static void what_is_computed_from_rows_is_a_table(void **state) {
       "out y\n");
 }
 
-static void a_convolution_of_channels_last_is_a_product(void **state) {
+static void a_channels_last_convolution_becomes_a_matmul(void **state) {
   (void)state;
   becomes(
       "in x float32[b,9,4]\n"
@@ -119,7 +119,7 @@ static void a_convolution_of_channels_last_is_a_product(void **state) {
       "out y\n");
 }
 
-static void transposed_windows_side_by_side_are_channels(void **state) {
+static void non_overlapping_transposed_windows_become_channels(void **state) {
   (void)state;
   becomes(
       "in x float32[b,4,w,1]\n"
@@ -139,19 +139,19 @@ static void transposed_windows_side_by_side_are_channels(void **state) {
       "out y\n");
 }
 
-static void a_convolution_of_channels_first_stays(void **state) {
+static void a_channels_first_convolution_is_unchanged(void **state) {
   (void)state;
-  const char *rest =
+  const char *text_after_input =
       "const w float32[6,4,3] 1\n"
       "y = Conv(x, w) {strides=[2]}\n"
       "out y\n";
   lb_strbuf s = {0};
-  lb_strbuf_printf(&s, "in x float32[b,4,9]\n%s", rest);
+  lb_strbuf_printf(&s, "in x float32[b,4,9]\n%s", text_after_input);
   stays(lb_strbuf_str(&s));
   lb_strbuf_fini(&s);
 }
 
-static void channels_stay_last_from_image_to_image(void **state) {
+static void channels_stay_last_between_convolutions(void **state) {
   (void)state;
   becomes(
       "in x float32[b,3,h,w]\n"
@@ -164,7 +164,7 @@ static void channels_stay_last_from_image_to_image(void **state) {
       "k = Concat(t, s) {axis=1}\n"
       "y = Conv(k, u) {strides=[2,2]}\n"
       "out y\n",
-      &(lb_pass_options){.images = true},
+      &(lb_pass_options){.channels_last = true},
       "in x: float32[b,3,h,w]\n"
       "c.Transpose: float32[b,h,w,3] = Transpose(x) {perm=[0,2,3,1]}\n"
       "c.Conv: float32[b,h,w,4] = Conv(c.Transpose, v:float32[4,3,3,3]) "
@@ -184,13 +184,13 @@ static void channels_stay_last_from_image_to_image(void **state) {
       "out y\n");
 }
 
-static void a_pool_alone_gets_its_channels_last(void **state) {
+static void a_single_pool_becomes_channels_last(void **state) {
   (void)state;
   becomes(
       "in x float32[b,4,h,w]\n"
       "y = AveragePool(x) {kernel_shape=[2,2], strides=[2,2]}\n"
       "out y\n",
-      &(lb_pass_options){.images = true},
+      &(lb_pass_options){.channels_last = true},
       "in x: float32[b,4,h,w]\n"
       "y.Transpose: float32[b,h,w,4] = Transpose(x) {perm=[0,2,3,1]}\n"
       "y.AveragePool: float32[b,floor(h/2),floor(w/2),4] = "
@@ -201,7 +201,7 @@ static void a_pool_alone_gets_its_channels_last(void **state) {
       "out y\n");
 }
 
-static void a_transpose_sinks_through_all_that_follows(void **state) {
+static void a_transpose_sinks_to_the_outputs(void **state) {
   (void)state;
   becomes(
       "in x float32[b,9,4]\n"
@@ -221,7 +221,7 @@ static void a_transpose_sinks_through_all_that_follows(void **state) {
       "out y = y.Squeeze\n");
 }
 
-static void a_transpose_that_keeps_the_last_axis_stays(void **state) {
+static void a_transpose_that_keeps_the_last_axis_does_not_sink(void **state) {
   (void)state;
   stays(
       "in x float32[b,9,4,8]\n"
@@ -248,7 +248,7 @@ static void a_transpose_sinks_through_reshapes_that_keep_axes(void **state) {
       "out y\n");
 }
 
-static void shuffled_channels_stay_last(void **state) {
+static void channel_shuffle_keeps_channels_last(void **state) {
   (void)state;
   becomes(
       "in x float32[b,h,w,6]\n"
@@ -269,8 +269,8 @@ static void shuffled_channels_stay_last(void **state) {
       "out y\n");
 }
 
-// Columns of one image are not columns of all.
-static void a_transpose_stays_before_reshapes_across_it(void **state) {
+// The merged axes have another order in the source.
+static void a_transpose_does_not_sink_through_reshapes_across_it(void **state) {
   (void)state;
   stays(
       "in x float32[b,9,4]\n"
@@ -279,7 +279,7 @@ static void a_transpose_stays_before_reshapes_across_it(void **state) {
       "out y\n");
 }
 
-static void the_product_with_inputs_leaves_a_recurrence(void **state) {
+static void the_input_projection_leaves_a_recurrence(void **state) {
   (void)state;
   becomes(
       "in x float32[t,b,3]\n"
@@ -311,7 +311,7 @@ static void the_product_with_inputs_leaves_a_recurrence(void **state) {
       "out h\n");
 }
 
-static void lengths_of_sequences_become_steps_within_them(void **state) {
+static void sequence_lengths_become_a_mask(void **state) {
   (void)state;
   becomes(
       "in x float32[b,t,3]\n"
@@ -331,7 +331,7 @@ static void lengths_of_sequences_become_steps_within_them(void **state) {
       "out y\n");
 }
 
-static void a_recurrence_whose_weights_are_not_known_stays(void **state) {
+static void a_recurrence_without_constant_weights_is_unchanged(void **state) {
   (void)state;
   stays(
       "in x float32[t,b,3]\n"
@@ -341,7 +341,7 @@ static void a_recurrence_whose_weights_are_not_known_stays(void **state) {
       "out y\n");
 }
 
-static void a_large_pool_goes_along_one_axis_after_the_other(void **state) {
+static void a_large_pool_is_split_by_axis(void **state) {
   (void)state;
   becomes(
       "in x float32[b,h,w,4]\n"
@@ -357,7 +357,7 @@ static void a_large_pool_goes_along_one_axis_after_the_other(void **state) {
       "out y\n");
 }
 
-static void a_pool_of_volumes_is_one_of_layers_and_one_across(void **state) {
+static void a_3d_pool_is_split_into_2d_and_depth(void **state) {
   (void)state;
   becomes(
       "in x float32[b,d,h,w,4]\n"
@@ -375,7 +375,7 @@ static void a_pool_of_volumes_is_one_of_layers_and_one_across(void **state) {
       "out y\n");
 }
 
-static void a_convolution_of_volumes_is_a_sum_over_layers(void **state) {
+static void a_3d_convolution_becomes_a_sum_of_2d_ones(void **state) {
   (void)state;
   becomes(
       "in x float32[b,d,h,w,1]\n"
@@ -402,7 +402,7 @@ static void a_convolution_of_volumes_is_a_sum_over_layers(void **state) {
       "out y\n");
 }
 
-static void a_border_of_many_zones_is_written_once(void **state) {
+static void padding_of_many_zones_is_written_by_a_pad(void **state) {
   (void)state;
   becomes(
       "in x float32[b,h,w,1]\n"
@@ -431,14 +431,14 @@ static void a_border_of_many_zones_is_written_once(void **state) {
       "const k float32[1,1,3,12] 1\n"
       "y = Conv(x, k) {pads=[1,6,1,5], channels_last=1}\n"
       "out y\n");
-  stays(  // where a window lies depends on more than the border
+  stays(  // the position of windows depends on more than the padding
       "in x float32[b,h,w,4]\n"
       "y = MaxPool(x) {kernel_shape=[1,13], strides=[1,2], pads=[0,6,0,6], "
       "ceil_mode=1, channels_last=1}\n"
       "out y\n");
 }
 
-static void zeros_around_a_convolution_are_its_border(void **state) {
+static void a_zero_pad_becomes_the_padding_of_a_convolution(void **state) {
   (void)state;
   becomes(
       "in x float32[b,h,w,1]\n"
@@ -465,14 +465,14 @@ static void zeros_around_a_convolution_are_its_border(void **state) {
       "y: float32[b,h,w-1,1] = Conv(x, k:float32[1,1,3,5]) "
       "{channels_last=1, auto_pad=\"NOTSET\", pads=[2,1,0,2]}\n"
       "out y\n");
-  stays(  // there would be windows of zeros alone
+  stays(  // some windows would only cover padding
       "in x float32[b,h,w,1]\n"
       "const k float32[1,1,1,2] 1\n"
       "const p int64[8] 0 0 2 0 0 0 0 0\n"
       "q = Pad(x, p)\n"
       "y = Conv(q, k) {channels_last=1}\n"
       "out y\n");
-  stays(  // other numbers
+  stays(  // the padding is not 0
       "in x float32[b,h,w,1]\n"
       "const k float32[1,1,3,5] 1\n"
       "const p int64[8] 0 1 2 0 0 0 2 0\n"
@@ -482,7 +482,7 @@ static void zeros_around_a_convolution_are_its_border(void **state) {
       "out y\n");
 }
 
-static void a_transpose_sinks_through_what_scales_all_of_it(void **state) {
+static void a_transpose_sinks_through_scalar_quantisation(void **state) {
   (void)state;
   becomes(
       "in x float32[b,h,w,8]\n"
@@ -498,7 +498,7 @@ static void a_transpose_sinks_through_what_scales_all_of_it(void **state) {
       "out y = d.Div\n");
 }
 
-// The power of a spectrum whose parts are channels of a convolution.
+// The power of a spectrum whose real and imaginary parts are channels.
 static void a_transpose_sinks_through_sums_of_squares(void **state) {
   (void)state;
   becomes(
@@ -516,7 +516,7 @@ static void a_transpose_sinks_through_sums_of_squares(void **state) {
       "out y = p.ReduceSumSquare\n");
 }
 
-static void scales_along_an_axis_keep_the_transpose(void **state) {
+static void a_transpose_does_not_sink_through_scales_per_axis(void **state) {
   (void)state;
   stays(
       "in x uint8[b,h,w,3]\n"
@@ -547,7 +547,7 @@ static void a_transpose_sinks_through_slices_and_pads(void **state) {
       "out y = v.Pad\n");
 }
 
-static void a_norm_of_groups_is_one_of_rows(void **state) {
+static void a_group_norm_becomes_a_norm_of_rows(void **state) {
   (void)state;
   becomes(
       "in x float32[b,4,h]\n"
@@ -567,7 +567,7 @@ static void a_norm_of_groups_is_one_of_rows(void **state) {
       "out y\n");
 }
 
-static void a_norm_of_groups_keeps_channels_last(void **state) {
+static void a_group_norm_keeps_channels_last(void **state) {
   (void)state;
   becomes(
       "in x float32[b,h,w,4]\n"
@@ -606,34 +606,34 @@ static void a_norm_of_groups_keeps_channels_last(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_product_of_one_hot_rows_is_a_gather),
-      cmocka_unit_test(what_merely_compares_stays),
-      cmocka_unit_test(all_elements_in_order_are_the_matrix),
-      cmocka_unit_test(what_is_computed_from_rows_is_a_table),
-      cmocka_unit_test(a_convolution_of_channels_last_is_a_product),
-      cmocka_unit_test(a_convolution_of_channels_first_stays),
-      cmocka_unit_test(transposed_windows_side_by_side_are_channels),
-      cmocka_unit_test(channels_stay_last_from_image_to_image),
-      cmocka_unit_test(a_pool_alone_gets_its_channels_last),
-      cmocka_unit_test(the_product_with_inputs_leaves_a_recurrence),
-      cmocka_unit_test(lengths_of_sequences_become_steps_within_them),
-      cmocka_unit_test(a_recurrence_whose_weights_are_not_known_stays),
-      cmocka_unit_test(a_transpose_sinks_through_all_that_follows),
+      cmocka_unit_test(a_matmul_with_one_hot_rows_becomes_a_gather),
+      cmocka_unit_test(other_comparisons_are_unchanged),
+      cmocka_unit_test(a_gather_of_all_elements_in_order_is_removed),
+      cmocka_unit_test(elementwise_operators_move_before_the_gather),
+      cmocka_unit_test(a_channels_last_convolution_becomes_a_matmul),
+      cmocka_unit_test(a_channels_first_convolution_is_unchanged),
+      cmocka_unit_test(non_overlapping_transposed_windows_become_channels),
+      cmocka_unit_test(channels_stay_last_between_convolutions),
+      cmocka_unit_test(a_single_pool_becomes_channels_last),
+      cmocka_unit_test(the_input_projection_leaves_a_recurrence),
+      cmocka_unit_test(sequence_lengths_become_a_mask),
+      cmocka_unit_test(a_recurrence_without_constant_weights_is_unchanged),
+      cmocka_unit_test(a_transpose_sinks_to_the_outputs),
       cmocka_unit_test(a_transpose_sinks_through_reshapes_that_keep_axes),
-      cmocka_unit_test(shuffled_channels_stay_last),
-      cmocka_unit_test(a_transpose_stays_before_reshapes_across_it),
-      cmocka_unit_test(a_transpose_that_keeps_the_last_axis_stays),
-      cmocka_unit_test(a_large_pool_goes_along_one_axis_after_the_other),
-      cmocka_unit_test(a_pool_of_volumes_is_one_of_layers_and_one_across),
-      cmocka_unit_test(a_convolution_of_volumes_is_a_sum_over_layers),
-      cmocka_unit_test(a_border_of_many_zones_is_written_once),
-      cmocka_unit_test(zeros_around_a_convolution_are_its_border),
-      cmocka_unit_test(a_transpose_sinks_through_what_scales_all_of_it),
+      cmocka_unit_test(channel_shuffle_keeps_channels_last),
+      cmocka_unit_test(a_transpose_does_not_sink_through_reshapes_across_it),
+      cmocka_unit_test(a_transpose_that_keeps_the_last_axis_does_not_sink),
+      cmocka_unit_test(a_large_pool_is_split_by_axis),
+      cmocka_unit_test(a_3d_pool_is_split_into_2d_and_depth),
+      cmocka_unit_test(a_3d_convolution_becomes_a_sum_of_2d_ones),
+      cmocka_unit_test(padding_of_many_zones_is_written_by_a_pad),
+      cmocka_unit_test(a_zero_pad_becomes_the_padding_of_a_convolution),
+      cmocka_unit_test(a_transpose_sinks_through_scalar_quantisation),
       cmocka_unit_test(a_transpose_sinks_through_sums_of_squares),
-      cmocka_unit_test(scales_along_an_axis_keep_the_transpose),
+      cmocka_unit_test(a_transpose_does_not_sink_through_scales_per_axis),
       cmocka_unit_test(a_transpose_sinks_through_slices_and_pads),
-      cmocka_unit_test(a_norm_of_groups_is_one_of_rows),
-      cmocka_unit_test(a_norm_of_groups_keeps_channels_last),
+      cmocka_unit_test(a_group_norm_becomes_a_norm_of_rows),
+      cmocka_unit_test(a_group_norm_keeps_channels_last),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,27 +1,27 @@
-// graph/pass_layout.c -- convolutions and pools of images get their channels
-// last.
+// graph/pass_layout.c -- converts convolutions and pools to channels last.
 //
 //   Conv(x) = Transpose(Conv{channels_last}(Transpose(x)))
 //
-// The inner loop then walks channels, which lie next to each other, whatever
-// the kernel's size, strides and groups are. Transposes between two of them
-// cancel, once they have sunk (pass_sink.c); those at the ends of the region
-// are paid once. Without lb_pass_options.images this is done only where
-// channels lie last in memory already.
+// The inner loop then runs over channels, which are contiguous, whatever the
+// kernel size, strides and groups are. Transposes between two of these
+// operators cancel once they have sunk (pass_sink.c); those at the ends of the
+// region are paid once. Without lb_pass_options.channels_last, only inputs that
+// are stored with channels last already are converted.
 #include "graph/rewrite.h"
 
-static bool is_image(const lb_node *n) {
+static bool is_conv_or_pool(const lb_node *n) {
   bool conv = n->op == LB_OP_Conv || n->op == LB_OP_ConvTranspose;
   bool pool = n->op == LB_OP_MaxPool || n->op == LB_OP_AveragePool;
-  bool bytes = n->op == LB_OP_ConvInteger && lb_op_is_int8_gemm(n);
-  return (bytes || ((pool || (conv && lb_value_const(n->in[1]))) &&
-                    n->in[0]->info.dtype == LB_F32)) &&
+  bool int8 = n->op == LB_OP_ConvInteger && lb_op_is_int8_gemm(n);
+  return (int8 || ((pool || (conv && lb_value_const(n->in[1]))) &&
+                   n->in[0]->info.dtype == LB_F32)) &&
          n->n_out == 1 && n->out[0] && !lb_op_channels_last(n) &&
          n->in[0]->info.rank >= 3;
 }
 
-// Do channels lie last in memory, as far as the graph says?
-static bool lies_last(const lb_node *n) {
+// Whether the channels of the input are contiguous in memory, as far as the
+// graph shows.
+static bool is_stored_channels_last(const lb_node *n) {
   const lb_value *x = n->in[0];
   int rank = x->info.rank;
   if (lb_dim_is(x->info.dims[1], 1)) return true;
@@ -36,7 +36,9 @@ static bool lies_last(const lb_node *n) {
 }
 
 static lb_status visit(lb_rewrite *rw, lb_node *n) {
-  if (!is_image(n) || !(rw->options->images || lies_last(n))) return LB_OK;
+  if (!is_conv_or_pool(n) ||
+      !(rw->options->channels_last || is_stored_channels_last(n)))
+    return LB_OK;
   int rank = n->in[0]->info.rank;
   int64_t to_last[LB_MAX_RANK], to_first[LB_MAX_RANK];
   for (int i = 0; i < rank; i++) {

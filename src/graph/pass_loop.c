@@ -1,22 +1,24 @@
-// graph/pass_loop.c -- what a loop hands from turn to turn unchanged is not
-// carried.
+// graph/pass_loop.c -- captures loop-invariant carried values.
 //
-// Exporters that know no captures carry all that a body reads, weights too:
-// these were copied with every turn, and nobody knew that they are constants.
-// Such a value is captured instead, and behind the loop it is what it was
-// before, however many turns there were.
+// Exporters that do not use captures carry everything that a body reads,
+// weights included: these are then copied in every iteration, and are not known
+// to be constants. Such a value is captured instead, and after the loop it is
+// replaced by its initial value, whatever the number of iterations.
 #include "graph/rewrite.h"
 
-// Where what a Loop or a Scan carries begins, in each of its lists.
-typedef struct places {
+// The index of the first carried value of a Loop or Scan among the node's
+// inputs (and the body's parameters) and among the body's results, and their
+// number.
+typedef struct carried_at {
   uint32_t in, result, n;
-} places;
+} carried_at;
 
-static places carried(const lb_node *n) {
+static carried_at carried(const lb_node *n) {
   uint32_t own = n->n_in - n->n_captures;
-  if (n->op == LB_OP_Loop) return (places){.in = 2, .result = 1, .n = own - 2};
+  if (n->op == LB_OP_Loop)
+    return (carried_at){.in = 2, .result = 1, .n = own - 2};
   uint32_t scanned = (uint32_t)lb_attr_int(n, "num_scan_inputs", 0);
-  return (places){.n = scanned < own ? own - scanned : 0};
+  return (carried_at){.n = scanned < own ? own - scanned : 0};
 }
 
 static void drop(lb_value **list, uint32_t i, uint32_t n) {
@@ -36,7 +38,7 @@ static void drop_output(lb_node *n, uint32_t i) {
     if (n->out[i]) lb_node_set_out(n, i, n->out[i]);
 }
 
-static void capture(lb_rewrite *rw, lb_node *n, places at, uint32_t i) {
+static void capture(lb_rewrite *rw, lb_node *n, carried_at at, uint32_t i) {
   lb_region *body = n->regions[0];
   if (lb_node_output(n, i)) {
     lb_rewrite_replace(rw, n->out[i], n->in[at.in + i]);
@@ -51,22 +53,22 @@ static void capture(lb_rewrite *rw, lb_node *n, places at, uint32_t i) {
   rw->changes++;
 }
 
-// The only output stays.
-static bool is_unchanged(const lb_node *n, places at, uint32_t i) {
+// A node keeps its only output.
+static bool is_unchanged(const lb_node *n, carried_at at, uint32_t i) {
   const lb_region *body = n->regions[0];
   bool all = n->n_out == 1 && i == 0;
   return n->in[at.in + i] && !all &&
          body->results[at.result + i] == body->params[at.in + i];
 }
 
-static lb_status free_carried(lb_rewrite *rw, lb_node *n) {
+static lb_status capture_invariants(lb_rewrite *rw, lb_node *n) {
   if (n->op != LB_OP_Loop && n->op != LB_OP_Scan) return LB_OK;
-  places at = carried(n);
+  carried_at at = carried(n);
   for (uint32_t i = at.n; i-- > 0;)
     if (is_unchanged(n, at, i)) capture(rw, n, at, i);
   return LB_OK;
 }
 
 lb_status lb_pass_loop(lb_rewrite *rw) {
-  return lb_rewrite_walk(rw, free_carried);
+  return lb_rewrite_walk(rw, capture_invariants);
 }

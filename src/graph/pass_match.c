@@ -1,13 +1,13 @@
-// graph/pass_match.c -- activations and layer norms that exporters break apart.
+// graph/pass_match.c -- recognises activations and layer norms that exporters
+// decompose.
 //
-// Activations are recognised as products, whatever the order in which their
-// factors were multiplied:
+// Activations are matched as products, whatever the order of their factors:
 //   GELU       0.5 * x * (1 + erf(x / sqrt 2))
 //   GELU tanh  0.5 * x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))
 //   HardSwish  1/6 * x * clip(x + 3, 0, 6),  x * HardSigmoid(x; 1/6, 0.5)
 //   Swish      x * sigmoid(alpha * x)
-// A layer norm is recognised at its Mul by the scale; an Add of a bias joins a
-// layer norm that has none.
+// A layer norm is matched at the Mul by its scale; an Add of a bias is folded
+// into a layer norm that has none.
 #include <math.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@
 
 // -- activations -------------------------------------------------------------
 
-// v = 1 + op(y), used by nobody else: y, or NULL.
+// y if v = 1 + op(y) and there are no other readers, else NULL.
 static lb_value *one_plus(const lb_rewrite *rw, const lb_value *v, lb_op op) {
   double one;
   lb_value *y;
@@ -118,7 +118,7 @@ static bool is_sigmoid_of(const lb_rewrite *rw, lb_value *x, lb_value *s,
   return n && is_multiple(rw, n->in[0], x, alpha) && isfinite(*alpha);
 }
 
-// The activation coef * x * s, put in place of n.
+// If coef * x * s is an activation, changes n into it.
 static lb_status try_activation(lb_rewrite *rw, lb_node *n, double coef,
                                 lb_value *x, lb_value *s, bool *done) {
   lb_graph *g = rw->graph;
@@ -163,8 +163,8 @@ typedef struct layer_norm {
   double eps;
 } layer_norm;
 
-// How many last axes ReduceMean n takes the mean of, keeping their dims; 0 if
-// it is another set.
+// The number of trailing axes over which ReduceMean n takes the mean, with
+// keepdims; 0 if it reduces other axes.
 static int trailing_axes(const lb_node *n) {
   const lb_tensor *t = n->n_in > 1 ? lb_value_const(n->in[1]) : NULL;
   if (!t || t->dtype != LB_I64 || !lb_tensor_is_dense(t)) return 0;
@@ -182,7 +182,7 @@ static int trailing_axes(const lb_node *n) {
   return seen == (1u << count) - 1 ? (int)count : 0;
 }
 
-// sq = d * d, as one node; *reads gets how often that node reads d.
+// d if sq = d * d is one node; *reads is how often that node reads d.
 static lb_value *square_of(const lb_rewrite *rw, const lb_value *sq,
                            uint32_t *reads) {
   double two;
@@ -229,7 +229,7 @@ static bool is_standardised(const lb_rewrite *rw, const lb_value *v,
   return false;
 }
 
-// Is c a constant of x's last dims?
+// Whether c is a constant with the last dims of x.
 static bool has_last_dims(const lb_value *c, const lb_value *x, int trailing) {
   const lb_tensor *t = lb_value_const(c);
   if (!t || t->rank != trailing || x->info.rank < trailing) return false;
@@ -239,8 +239,7 @@ static bool has_last_dims(const lb_value *c, const lb_value *x, int trailing) {
   return t->dtype == x->info.dtype;
 }
 
-// LayerNormalization computes in float32 unless told otherwise, so doubles are
-// left alone.
+// LayerNormalization computes in float32 by default, so float64 is left alone.
 static lb_status match_layer_norm(lb_rewrite *rw, lb_node *n, bool *done) {
   layer_norm m = {0};
   *done = false;

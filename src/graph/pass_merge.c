@@ -1,13 +1,14 @@
-// graph/pass_merge.c -- common subexpressions.
+// graph/pass_merge.c -- common subexpression elimination.
 //
 // Two nodes of a region with the same operator, inputs and attributes compute
-// the same, so the later one is replaced. Small constants with the same bytes
-// count as one, since exporters write each axis list anew. A node is looked up
-// by a key, a string of bytes that says all of the above; one whose contents
-// are known, by these.
+// the same, so the later one is replaced. Small constants with equal bytes
+// count as one, because exporters write each list of axes anew. Nodes are
+// looked up by a key, a byte string of all these; a node whose contents are
+// known is looked up by its contents.
 //
-// A Concat that joins what an earlier one has joined, and one value more, joins
-// the earlier one's result with it: all of them can then lie in one memory.
+// A Concat of the inputs of an earlier Concat and one more value becomes a
+// Concat of the earlier result and that value, so that all of them can share
+// one buffer.
 #include <string.h>
 
 #include "base/map.h"
@@ -29,7 +30,7 @@ static void put_u32(lb_strbuf *k, uint32_t x) { put(k, &x, sizeof x); }
 
 static void put_text(lb_strbuf *k, const char *s) { put(k, s, strlen(s) + 1); }
 
-// A large or strided tensor is equal to itself only.
+// A large or strided tensor is only equal to itself.
 static void put_tensor(lb_strbuf *k, const lb_tensor *t) {
   put_u32(k, (uint32_t)t->dtype);
   put_u32(k, (uint32_t)t->rank);
@@ -57,8 +58,8 @@ static void put_attr(lb_strbuf *k, const lb_attr *a) {
   }
 }
 
-// What computes sizes computes the same if they are: exporters write the
-// arithmetic of shapes anew for every layer.
+// Nodes with equal symbolic contents are equal: exporters repeat the shape
+// arithmetic for every layer.
 static bool put_known(lb_strbuf *k, const lb_node *n) {
   const lb_vinfo *v = n->n_out == 1 && n->out[0] ? &n->out[0]->info : NULL;
   if (!v || !v->known || v->rank < 0 || v->rank > 1) return false;
@@ -69,7 +70,7 @@ static bool put_known(lb_strbuf *k, const lb_node *n) {
   return true;
 }
 
-// As if it had `n_in` inputs, the first ones.
+// Writes the key of n as if it had only its first `n_in` inputs.
 static void put_node(lb_strbuf *k, const lb_node *n, uint32_t n_in) {
   if (n_in == n->n_in && put_known(k, n)) return;
   put_u32(k, (uint32_t)n->op);
@@ -80,8 +81,7 @@ static void put_node(lb_strbuf *k, const lb_node *n, uint32_t n_in) {
   for (uint32_t i = 0; i < n->n_attrs; i++) put_attr(k, &n->attrs[i]);
 }
 
-// The value stored under the key just written; if there is none, `mine` is
-// stored and returned.
+// Looks up the key just written; if it is new, stores and returns `mine`.
 static lb_status find_or_put(merger *m, lb_map *map, void *mine, void **out) {
   LB_TRY(lb_strbuf_status(&m->key));
   *out = lb_map_get(map, m->key.data, m->key.len);
@@ -108,7 +108,7 @@ static bool may_merge(const lb_node *n) {
   return lb_op_infos[n->op].cls != LB_CLASS_CONTROL && !lb_rewrite_random(n);
 }
 
-// `n` computes what `first` does.
+// Replaces the outputs of n by those of `first`, which computes the same.
 static void merge_into(lb_rewrite *rw, lb_node *first, lb_node *n) {
   for (uint32_t i = 0; i < n->n_out; i++) {
     lb_value *v = n->out[i];
@@ -143,7 +143,7 @@ static lb_status extend_concat(merger *m, const lb_map *seen, lb_node *n) {
   return LB_OK;
 }
 
-// Of shapes, which are joined element by element, there is no memory to share.
+// Not for shape vectors, whose elements share no buffer.
 static bool may_extend(const lb_node *n) {
   return n->op == LB_OP_Concat && n->n_in > 2 && n->out[0] &&
          n->out[0]->info.rank > 1;

@@ -1,18 +1,21 @@
-// graph/pass_norm.c -- batch normalisation, and factors and terms apart, become
-// part of the convolution before or behind them.
+// graph/pass_norm.c -- folds batch normalisation, and separate multiplications
+// and additions, into the convolution before or after them.
 //
 // y = (conv(x) - mean) * f + shift, with f = scale / sqrt(var + eps) for each
-// output channel, is a convolution with weights w * f and bias
-// (bias - mean) * f + shift. Computed in double, rounded once.
+// output channel, is a convolution with weights w * f and bias (bias - mean) *
+// f + shift. These are computed in double and rounded once.
 //
-// Without such a convolution it is what the formula says, element by element.
+// A batch normalisation without such a convolution is expanded into elementwise
+// operators.
 //
-// conv(x * s + t), with numbers s and t, is a convolution of x with weights
-// w * s and t times the sum of them in its bias. Where positions of zeros are
-// around x, t is no part of these: then it is one of x + t / s.
+// conv(x * s + t), with scalars s and t, is a convolution of x with weights w *
+// s and a bias to which t times the sum of the weights is added. If x is padded
+// with zeros, t must not be added to the padding: then it is a convolution of x
+// + t / s.
 //
-// Weights that were bytes are left alone: their sums are exact, and what these
-// are multiplied by must come after, or roundings to bytes come out else.
+// Convolutions of quantised values are left alone: their sums are exact, and
+// the scale must be applied after them, or rounding to int8 would give
+// different results.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +39,7 @@ static bool is_vector(const lb_tensor *t, int64_t n) {
   return t && t->rank == 1 && t->dims[0] == n;
 }
 
-// Output channels; 0 if weights and group do not fit.
+// Output channels; 0 if weights and group are inconsistent.
 static int64_t out_channels(const lb_node *conv, const lb_tensor *w) {
   if (w->rank < 2 || lb_tensor_count(w) == 0) return 0;
   if (conv->op == LB_OP_Conv) return w->dims[0];
@@ -45,14 +48,14 @@ static int64_t out_channels(const lb_node *conv, const lb_tensor *w) {
   return __builtin_mul_overflow(group, w->dims[1], &n) ? 0 : n;
 }
 
-// Channels are the second axis of all that is looked at here.
+// Channels are axis 1 in all nodes that are matched here.
 static const lb_node *conv_before(const lb_rewrite *rw, const lb_value *v) {
   const lb_node *n = lb_match_inner(rw, v, LB_OP_Conv);
   if (!n) n = lb_match_inner(rw, v, LB_OP_ConvTranspose);
   return n && !lb_op_channels_last(n) ? n : NULL;
 }
 
-// False if the weights or the bias are no constants that go with it.
+// False if the weights or the bias are not constants of matching sizes.
 static bool match_conv(const lb_node *conv, batch_norm *b) {
   bool biased = conv->n_in > 2 && conv->in[2];
   b->conv = conv;
@@ -68,7 +71,7 @@ static bool only_first_output(const lb_node *n) {
   return n->n_out > 0 && n->out[0];
 }
 
-// A normalisation by constants, one for each channel.
+// Matches a normalisation by constants, one per channel.
 static bool match_norm(lb_node *n, batch_norm *b) {
   if (n->op != LB_OP_BatchNormalization || !only_first_output(n) ||
       lb_attr_int(n, "training_mode", 0) != 0)
@@ -92,8 +95,8 @@ static bool match(const lb_rewrite *rw, lb_node *n, batch_norm *b) {
          b->channels == channels;
 }
 
-// False if a channel's factor is no number.
-static bool factors(const batch_norm *b, double *f) {
+// The scale of each channel; false if one is not finite.
+static bool channel_scales(const batch_norm *b, double *f) {
   double eps = (double)lb_attr_float(b->node, "epsilon", 1e-5f);
   for (int64_t i = 0; i < b->channels; i++) {
     f[i] = lb_match_elem(b->scale, i) / sqrt(lb_match_elem(b->var, i) + eps);
@@ -105,17 +108,17 @@ static bool factors(const batch_norm *b, double *f) {
 static void store(const lb_tensor *t, int64_t i, double x) {
   char *p = (char *)t->data + (size_t)i * lb_dtype_size(t->dtype);
   float f = (float)x;
-  uint16_t half = t->dtype == LB_F16 ? lb_f64_to_f16(x) : lb_f32_to_bf16(f);
+  uint16_t bits = t->dtype == LB_F16 ? lb_f64_to_f16(x) : lb_f32_to_bf16(f);
   switch (t->dtype) {
     case LB_F32: memcpy(p, &f, sizeof f); break;
     case LB_F64: memcpy(p, &x, sizeof x); break;
-    default: memcpy(p, &half, sizeof half); break;
+    default: memcpy(p, &bits, sizeof bits); break;
   }
 }
 
-// Which output channel block j of inner elements belongs to: Conv has weights
-// [M, C/group, k...]; ConvTranspose [C, M/group, k...], where input channels
-// of a group follow each other.
+// The output channel of block j of `inner` elements. Weights of Conv are [M,
+// C/group, k...], those of ConvTranspose [C, M/group, k...], where the input
+// channels of a group are consecutive.
 static int64_t channel_of(const batch_norm *b, int64_t j) {
   const lb_tensor *w = b->weight;
   if (b->conv->op == LB_OP_Conv) return j / w->dims[1];
@@ -163,9 +166,9 @@ static lb_status fold(lb_rewrite *rw, const batch_norm *b, const double *f) {
   return lb_node_copy_attrs(rw->graph, b->node, b->conv);
 }
 
-// -- element by element ------------------------------------------------------
+// -- elementwise -------------------------------------------------------------
 
-// One number for each channel, to go with an input of that rank.
+// One number per channel, shaped to broadcast to an input of that rank.
 static lb_status channel_row(lb_rewrite *rw, const lb_tensor *from, int rank,
                              lb_value **out) {
   lb_tensor t = {.dtype = from->dtype,
@@ -177,8 +180,8 @@ static lb_status channel_row(lb_rewrite *rw, const lb_tensor *from, int rank,
   return lb_const_new(rw->graph, "channel", &t, out);
 }
 
-static lb_status factor_row(lb_rewrite *rw, const batch_norm *b, int rank,
-                            const double *f, lb_value **out) {
+static lb_status scale_row(lb_rewrite *rw, const batch_norm *b, int rank,
+                           const double *f, lb_value **out) {
   lb_tensor t = *b->scale;
   t.data = lb_arena_alloc(&rw->graph->arena, lb_tensor_bytes(&t), 64);
   if (!t.data) return lb_oom();
@@ -186,14 +189,14 @@ static lb_status factor_row(lb_rewrite *rw, const batch_norm *b, int rank,
   return channel_row(rw, &t, rank, out);
 }
 
-static lb_status spell_out(lb_rewrite *rw, const batch_norm *b,
-                           const double *f) {
+static lb_status expand_norm(lb_rewrite *rw, const batch_norm *b,
+                             const double *f) {
   static const lb_op ops[] = {LB_OP_Sub, LB_OP_Mul};
   int rank = b->node->in[0]->info.rank;
   lb_value *x[2] = {b->node->in[0]};
   for (int i = 0; i < 2; i++) {
     lb_node *n;
-    LB_TRY(i ? factor_row(rw, b, rank, f, &x[1])
+    LB_TRY(i ? scale_row(rw, b, rank, f, &x[1])
              : channel_row(rw, b->mean, rank, &x[1]));
     LB_TRY(lb_rewrite_insert(rw, b->node, ops[i], x, 2, &n));
     LB_TRY(lb_rewrite_inserted(rw, n, &x[0]));
@@ -214,17 +217,17 @@ static lb_status visit_affine(lb_rewrite *rw, lb_node *n) {
     return LB_OK;
   double *f = lb_arena_new(&rw->scratch, double, (size_t)b.channels);
   if (!f) return lb_oom();
-  return factors(&b, f) ? spell_out(rw, &b, f) : LB_OK;
+  return channel_scales(&b, f) ? expand_norm(rw, &b, f) : LB_OK;
 }
 
 lb_status lb_pass_affine(lb_rewrite *rw) {
   return lb_rewrite_walk(rw, visit_affine);
 }
 
-// -- a bias added apart ------------------------------------------------------
+// -- separate bias and scale -------------------------------------------------
 
-// Is t one number for all, or one for each of m channels, when added to an
-// output of this rank?
+// Whether t broadcasts to an output of this rank as one number, or as one per
+// channel.
 static bool is_per_channel(const lb_tensor *t, int rank, int64_t m) {
   if (!t || t->rank > rank) return false;
   int axis = t->rank - (rank - 1);  // of the channels
@@ -233,9 +236,9 @@ static bool is_per_channel(const lb_tensor *t, int rank, int64_t m) {
   return true;
 }
 
-static lb_status sum_of_biases(lb_graph *g, const lb_value *name,
-                               const lb_tensor *old, const lb_tensor *added,
-                               int64_t m, lb_value **out) {
+static lb_status add_biases(lb_graph *g, const lb_value *name,
+                            const lb_tensor *old, const lb_tensor *added,
+                            int64_t m, lb_value **out) {
   lb_tensor t = {.dtype = added->dtype, .rank = 1, .dims = {m}};
   lb_tensor_dense(&t);
   t.data = lb_arena_alloc(&g->arena, lb_tensor_bytes(&t), 64);
@@ -247,8 +250,7 @@ static lb_status sum_of_biases(lb_graph *g, const lb_value *name,
   return lb_const_new(g, name->name, &t, out);
 }
 
-// Whether t is a number, or one for each channel, that the convolution can
-// take.
+// Whether t is one number, or one per channel, that fits the convolution.
 static bool match_channels(const lb_node *conv, const lb_tensor *t,
                            batch_norm *b) {
   return match_conv(conv, b) &&
@@ -256,21 +258,21 @@ static bool match_channels(const lb_node *conv, const lb_tensor *t,
          t->dtype == b->weight->dtype;
 }
 
-// Puts the convolution in place of n, an Add of `added` to it.
-static lb_status absorb_term(lb_rewrite *rw, lb_node *n, const lb_node *conv,
+// Replaces n, an Add of `added` to the convolution, by the convolution.
+static lb_status absorb_bias(lb_rewrite *rw, lb_node *n, const lb_node *conv,
                              const lb_value *added) {
   batch_norm b = {.node = n};
   const lb_tensor *t = dense_const(added);
   if (!match_channels(conv, t, &b)) return LB_OK;
   lb_value *in[3] = {conv->in[0], conv->in[1]};
-  LB_TRY(sum_of_biases(rw->graph, added, b.bias, t, b.channels, &in[2]));
+  LB_TRY(add_biases(rw->graph, added, b.bias, t, b.channels, &in[2]));
   LB_TRY(lb_rewrite_become(rw, n, conv->op, in, 3));
   return lb_node_copy_attrs(rw->graph, n, conv);
 }
 
 // The same for a Mul.
-static lb_status absorb_factor(lb_rewrite *rw, lb_node *n, const lb_node *conv,
-                               const lb_value *by) {
+static lb_status absorb_scale(lb_rewrite *rw, lb_node *n, const lb_node *conv,
+                              const lb_value *by) {
   batch_norm b = {.node = n};
   const lb_tensor *t = dense_const(by);
   if (lb_op_exact(conv) || !match_channels(conv, t, &b)) return LB_OK;
@@ -289,8 +291,8 @@ static lb_status visit_pair(lb_rewrite *rw, lb_node *n) {
   for (int i = 0; i < 2; i++) {
     const lb_node *conv = conv_before(rw, n->in[i]);
     if (!conv) continue;
-    return n->op == LB_OP_Add ? absorb_term(rw, n, conv, n->in[1 - i])
-                              : absorb_factor(rw, n, conv, n->in[1 - i]);
+    return n->op == LB_OP_Add ? absorb_bias(rw, n, conv, n->in[1 - i])
+                              : absorb_scale(rw, n, conv, n->in[1 - i]);
   }
   return LB_OK;
 }
@@ -301,7 +303,7 @@ static lb_status visit(lb_rewrite *rw, lb_node *n) {
   if (!match(rw, n, &b)) return LB_OK;
   double *f = lb_arena_new(&rw->scratch, double, (size_t)b.channels);
   if (!f) return lb_oom();
-  return factors(&b, f) ? fold(rw, &b, f) : LB_OK;
+  return channel_scales(&b, f) ? fold(rw, &b, f) : LB_OK;
 }
 
 lb_status lb_pass_batch_norm(lb_rewrite *rw) {
@@ -312,15 +314,15 @@ lb_status lb_pass_batch_norm(lb_rewrite *rw) {
 
 typedef struct scaled {
   batch_norm b;
-  lb_value *x;          // what is scaled
-  double factor, term;  // x * factor + term goes in
+  lb_value *x;          // unscaled input
+  double factor, term;  // the convolution reads x * factor + term
   bool padded;
 } scaled;
 
-// The other input of the node that makes s->x, if that is nobody else's and
-// takes a number.
-static bool look_through(const lb_rewrite *rw, lb_op op, scaled *s,
-                         double *number) {
+// If s->x is produced by `op` of a value and a scalar, and has no other reader:
+// replaces s->x by that value, and returns the scalar.
+static bool peel_scalar(const lb_rewrite *rw, lb_op op, scaled *s,
+                        double *number) {
   const lb_node *n = lb_match_inner(rw, s->x, op);
   lb_value *x;
   double found;
@@ -340,16 +342,16 @@ static bool match_scaled(const lb_rewrite *rw, lb_node *n, scaled *s) {
   lb_dtype t = s->b.weight->dtype;
   if ((t != LB_F32 && t != LB_F64) || s->x->info.dtype != t) return false;
   s->padded = !lb_match_unpadded(n, s->b.weight->rank - 2);
-  bool moved = look_through(rw, LB_OP_Add, s, &s->term);
-  bool scales = look_through(rw, LB_OP_Mul, s, &s->factor);
-  if (s->padded && moved)
+  bool shifts = peel_scalar(rw, LB_OP_Add, s, &s->term);
+  bool scales = peel_scalar(rw, LB_OP_Mul, s, &s->factor);
+  if (s->padded && shifts)
     return scales && isnormal((float)s->factor) &&
            isfinite((float)(s->term / s->factor));
-  return moved || scales;
+  return shifts || scales;
 }
 
-// The bias, and the term through all weights of a channel.
-static lb_status moved_bias(lb_graph *g, const scaled *s, lb_value **out) {
+// The bias, plus the term times the sum of the weights of each channel.
+static lb_status shifted_by_term(lb_graph *g, const scaled *s, lb_value **out) {
   const lb_tensor *w = s->b.weight;
   lb_tensor t = {.dtype = w->dtype, .rank = 1, .dims = {s->b.channels}};
   lb_tensor_dense(&t);
@@ -365,8 +367,8 @@ static lb_status moved_bias(lb_graph *g, const scaled *s, lb_value **out) {
   return lb_const_new(g, s->b.node->in[1]->name, &t, out);
 }
 
-static lb_status add_number(lb_rewrite *rw, lb_node *n, double number,
-                            lb_value **x) {
+static lb_status insert_add_scalar(lb_rewrite *rw, lb_node *n, double number,
+                                   lb_value **x) {
   lb_tensor t = {.dtype = (*x)->info.dtype};
   lb_tensor_dense(&t);
   t.data = lb_arena_alloc(&rw->graph->arena, lb_tensor_bytes(&t), 64);
@@ -387,9 +389,9 @@ static lb_status visit_scaled(lb_rewrite *rw, lb_node *n) {
   lb_value *in[3] = {s.x, NULL, n->n_in > 2 ? n->in[2] : NULL};
   LB_TRY(scaled_weights(rw->graph, &s.b, f, &in[1]));
   if (s.padded && s.term != 0)
-    LB_TRY(add_number(rw, n, s.term / s.factor, &in[0]));
+    LB_TRY(insert_add_scalar(rw, n, s.term / s.factor, &in[0]));
   else if (s.term != 0)
-    LB_TRY(moved_bias(rw->graph, &s, &in[2]));
+    LB_TRY(shifted_by_term(rw->graph, &s, &in[2]));
   LB_TRY(lb_rewrite_become(rw, n, LB_OP_Conv, in, in[2] ? 3 : 2));
   return lb_node_copy_attrs(rw->graph, n, &before);
 }

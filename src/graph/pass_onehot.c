@@ -1,6 +1,6 @@
-// graph/pass_onehot.c -- products with one-hot rows, and what is computed from
-// rows of a constant table, become rows of another table. All elements of a
-// matrix, gathered in order, are the matrix.
+// graph/pass_onehot.c -- replaces matmuls with one-hot rows, and elementwise
+// operators on rows of a constant table, by a Gather from another table. Also
+// removes a Gather of all elements of a matrix in order.
 //
 //   MatMul(Cast(x[..., 1] == [0, 1, ..., n-1]), W)  =  W[x], or 0 where x is
 //   not in range; elementwise(Gather(W, x)) = Gather(elementwise(W), x)
@@ -10,11 +10,11 @@
 
 #include "graph/rewrite.h"
 
-#define MAX_TABLE ((int64_t)1 << 18)  // elements: computed at load, and kept
+#define MAX_TABLE ((int64_t)1 << 18)  // elements; it is computed at load
 
 // -- one-hot rows ------------------------------------------------------------
 
-// 0, 1, ..., n-1 along the last axis.
+// Whether v is 0, 1, ..., n-1 along the last axis.
 static bool counts_up(const lb_value *v, int64_t n) {
   const lb_tensor *t = lb_value_const(v);
   if (!t || (t->dtype != LB_I32 && t->dtype != LB_I64) || t->rank < 1 ||
@@ -26,7 +26,7 @@ static bool counts_up(const lb_value *v, int64_t n) {
   return true;
 }
 
-// A matrix of finite float32: 0 times anything else is not 0.
+// A matrix of finite float32, because 0 times infinity or NaN is not 0.
 static const lb_tensor *finite_table(const lb_value *v) {
   const lb_tensor *t = lb_value_const(v);
   if (!t || t->dtype != LB_F32 || t->rank != 2 || !lb_tensor_is_dense(t))
@@ -38,7 +38,7 @@ static const lb_tensor *finite_table(const lb_value *v) {
   return t;
 }
 
-// x of a one-hot value with n columns, or NULL.
+// x if v is one-hot of x with n columns, or NULL.
 static lb_value *one_hot(const lb_rewrite *rw, const lb_value *v, int64_t n) {
   const lb_node *cast = lb_match_inner(rw, v, LB_OP_Cast);
   const lb_node *eq =
@@ -53,9 +53,9 @@ static lb_value *one_hot(const lb_rewrite *rw, const lb_value *v, int64_t n) {
   return NULL;
 }
 
-// The table with a row of zeros before the first and behind the last one.
-static lb_status zero_bounded(lb_rewrite *rw, const lb_value *name,
-                              const lb_tensor *w, lb_value **out) {
+// The table with a row of zeros before the first and after the last row.
+static lb_status add_zero_rows(lb_rewrite *rw, const lb_value *name,
+                               const lb_tensor *w, lb_value **out) {
   lb_tensor t = *w;
   t.dims[0] += 2;
   lb_tensor_dense(&t);
@@ -81,7 +81,7 @@ static lb_status scalar_like(lb_rewrite *rw, const lb_value *x, int64_t v,
   return lb_const_new(rw->graph, "bound", &t, out);
 }
 
-// Rows of the bounded table: 1 + x, with x clamped to -1 and n.
+// Row indices into that table: 1 + x, with x clamped to [-1, n].
 static lb_status rows_of(lb_rewrite *rw, lb_node *n, lb_value *x, int64_t rows,
                          lb_value **out) {
   lb_value *in[3] = {x}, *one, *axis;
@@ -97,20 +97,21 @@ static lb_status rows_of(lb_rewrite *rw, lb_node *n, lb_value *x, int64_t rows,
   return lb_rewrite_make(rw, n, LB_OP_Squeeze, in, 2, out);
 }
 
-static lb_status visit_product(lb_rewrite *rw, lb_node *n) {
+static lb_status visit_matmul(lb_rewrite *rw, lb_node *n) {
   const lb_tensor *w = finite_table(n->in[1]);
   lb_value *x = w ? one_hot(rw, n->in[0], w->dims[0]) : NULL;
   if (!x || n->out[0]->info.dtype != LB_F32) return LB_OK;
   lb_value *in[2];
-  LB_TRY(zero_bounded(rw, n->in[1], w, &in[0]));
+  LB_TRY(add_zero_rows(rw, n->in[1], w, &in[0]));
   LB_TRY(rows_of(rw, n, x, w->dims[0], &in[1]));
   LB_TRY(lb_rewrite_become(rw, n, LB_OP_Gather, in, 2));
   return lb_node_set_int(rw->graph, n, "axis", 0);
 }
 
-// -- what is computed from rows ----------------------------------------------
+// -- elementwise operators on rows -------------------------------------------
 
-// The Gather of whole rows of a small constant matrix that makes v alone.
+// The Gather of whole rows of a small constant matrix that produces v, if v has
+// no other reader.
 static lb_node *rows_before(const lb_rewrite *rw, const lb_value *v) {
   lb_node *g = lb_match_inner(rw, v, LB_OP_Gather);
   const lb_tensor *t = g ? lb_value_const(g->in[0]) : NULL;
@@ -119,7 +120,8 @@ static lb_node *rows_before(const lb_rewrite *rw, const lb_value *v) {
   return ok ? g : NULL;
 }
 
-// A constant that is the same for every row: no dim but the last is not 1.
+// Whether v is a constant that is the same for every row: all dims but the last
+// are 1.
 static bool is_same_for_rows(const lb_value *v, int64_t cols) {
   const lb_tensor *t = lb_value_const(v);
   if (!t || !lb_tensor_is_dense(t)) return false;
@@ -127,7 +129,7 @@ static bool is_same_for_rows(const lb_value *v, int64_t cols) {
   return n == 1 || (n == cols && t->dims[t->rank - 1] == cols);
 }
 
-// ... of rank 1, so that it broadcasts over a matrix.
+// The same constant as rank 1, so that it broadcasts over a matrix.
 static lb_status flat(lb_rewrite *rw, const lb_value *v, lb_value **out) {
   lb_tensor t = *lb_value_const(v);
   t.dims[0] = lb_tensor_count(&t);
@@ -138,7 +140,7 @@ static lb_status flat(lb_rewrite *rw, const lb_value *v, lb_value **out) {
 
 #define MAX_IN 4
 
-// Which input is the gathered one; -1: the node is something else.
+// Which input is gathered; -1: no such node.
 static int gathered_input(const lb_rewrite *rw, const lb_node *n) {
   int at = -1;
   if (n->n_in > MAX_IN || lb_rewrite_random(n)) return -1;
@@ -173,9 +175,10 @@ static lb_status visit_elementwise(lb_rewrite *rw, lb_node *n) {
   return lb_node_set_int(rw->graph, n, "axis", 0);
 }
 
-// -- all in order ------------------------------------------------------------
+// -- all elements in order
+// -----------------------------------------------------
 
-// Is v one whole number, and that one?
+// Whether v is a single integer of that value.
 static bool is_int(const lb_value *v, int64_t want) {
   const lb_tensor *t = lb_value_const(v);
   return t && (t->dtype == LB_I32 || t->dtype == LB_I64) &&
@@ -200,18 +203,18 @@ static bool is_dim(const lb_value *v, lb_dim d) {
          lb_dim_equal(v->info.known[0], d);
 }
 
-// Does `rows` count by m, and `cols`, on an axis behind that, up to m?
-static bool in_order(const lb_value *rows, const lb_value *cols,
-                     const lb_vinfo *x) {
+// Whether `rows` counts in steps of m, and `cols`, along a later axis, up to m.
+static bool counts_elements(const lb_value *rows, const lb_value *cols,
+                            const lb_vinfo *x) {
   const lb_node *mul = lb_match_op(rows, LB_OP_Mul);
-  int behind = counting_axis(cols), rank = rows->info.rank;
-  if (!mul || behind < 0 || rank != cols->info.rank ||
-      !lb_dim_equal(cols->info.dims[behind], x->dims[1]))
+  int col_axis = counting_axis(cols), rank = rows->info.rank;
+  if (!mul || col_axis < 0 || rank != cols->info.rank ||
+      !lb_dim_equal(cols->info.dims[col_axis], x->dims[1]))
     return false;
   for (int i = 0; i < 2; i++) {
     const lb_value *count = mul->in[i];
     int axis = counting_axis(count);
-    if (axis >= 0 && axis < behind && count->info.rank == rank &&
+    if (axis >= 0 && axis < col_axis && count->info.rank == rank &&
         lb_dim_equal(count->info.dims[axis], x->dims[0]) &&
         is_dim(mul->in[1 - i], x->dims[1]))
       return true;
@@ -219,7 +222,7 @@ static bool in_order(const lb_value *rows, const lb_value *cols,
   return false;
 }
 
-// The matrix whose elements, one behind the other, are what n gathers from.
+// The matrix whose elements in order are the data that n gathers from, or NULL.
 static lb_value *matrix_of(const lb_node *n) {
   const lb_node *flat = lb_match_op(n->in[0], LB_OP_Flatten);
   if (!flat) flat = lb_match_op(n->in[0], LB_OP_Reshape);
@@ -230,7 +233,7 @@ static lb_value *matrix_of(const lb_node *n) {
                                                             : NULL;
 }
 
-// The dims that say 1 in [from, to) of `like`, put into *v.
+// Inserts axes of size 1 into *v where [from, to) of `like` has them.
 static lb_status add_ones(lb_rewrite *rw, lb_node *n, const lb_vinfo *like,
                           int from, int to, lb_value **v) {
   int64_t axes[LB_MAX_RANK], n_axes = 0;
@@ -242,13 +245,14 @@ static lb_status add_ones(lb_rewrite *rw, lb_node *n, const lb_vinfo *like,
   return lb_rewrite_make(rw, n, LB_OP_Unsqueeze, in, 2, v);
 }
 
-// First as the indices are, so that who undoes what follows finds it.
+// The axes of the indices are added first, so that a pass that undoes the
+// following reshape finds that value.
 static lb_status visit_gather(lb_rewrite *rw, lb_node *n) {
   lb_value *x = matrix_of(n);
   const lb_node *add = lb_match_op(n->in[1], LB_OP_Add);
   if (!x || !add || lb_attr_int(n, "axis", 0) != 0 ||
-      !(in_order(add->in[0], add->in[1], &x->info) ||
-        in_order(add->in[1], add->in[0], &x->info)))
+      !(counts_elements(add->in[0], add->in[1], &x->info) ||
+        counts_elements(add->in[1], add->in[0], &x->info)))
     return LB_OK;
   const lb_vinfo *out = &n->out[0]->info;
   int rank = n->in[1]->info.rank;
@@ -260,7 +264,7 @@ static lb_status visit_gather(lb_rewrite *rw, lb_node *n) {
 static lb_status visit(lb_rewrite *rw, lb_node *n) {
   if (n->n_out != 1 || !n->out[0]) return LB_OK;
   if (n->op == LB_OP_Gather) return visit_gather(rw, n);
-  if (n->op == LB_OP_MatMul) return visit_product(rw, n);
+  if (n->op == LB_OP_MatMul) return visit_matmul(rw, n);
   if (lb_op_infos[n->op].cls == LB_CLASS_ELEMENTWISE)
     return visit_elementwise(rw, n);
   return LB_OK;

@@ -1,13 +1,13 @@
-// graph/pass_recurrent.c -- the product of inputs and weights leaves LSTM, GRU
-// and RNN: one for all steps and directions, like any other product.
+// graph/pass_recurrent.c -- moves the input projection out of LSTM, GRU and
+// RNN: one MatMul for all time steps and directions.
 //
 //   LSTM(x, W, R, [Wb, Rb]) = LSTM{projected}(MatMul(x, W^T) + Wb, R, [0, Rb])
 //
-// Lengths of sequences become what kernels can read a step at a time:
+// Sequence lengths become a mask that kernels can read one time step at a time:
 //
 //   LSTM(.., lengths) = LSTM{projected}(.., Within(lengths, x))
 //
-// What is left does one step after the other.
+// The recurrent part still runs one time step after the other.
 #include <string.h>
 
 #include "graph/rewrite.h"
@@ -35,14 +35,14 @@ static bool is_read(const lb_node *n) {
   return false;
 }
 
-// What does not fit is left for the run to find, if it gets there.
+// A mismatch is left for the run to report, if it gets there.
 static bool fits(const lb_vinfo *x, const lb_tensor *w) {
   if (x->rank < 0) return true;
   return x->rank == 3 &&
          (!lb_dim_is_const(x->dims[2]) || lb_dim_is(x->dims[2], w->dims[2]));
 }
 
-// Of float16 the products would be rounded on their way.
+// Not for float16, because the projection would be rounded in between.
 static bool match(lb_node *n, recurrent *v) {
   if (lb_op_infos[n->op].cls != LB_CLASS_RECURRENT || lb_op_projected(n) ||
       !is_read(n))
@@ -57,10 +57,10 @@ static bool match(lb_node *n, recurrent *v) {
   return match_bias(v);
 }
 
-// x with three dims, which is what it must have: a product whose rank is open
-// gets no kernel.
+// x with rank 3, as the operator requires: a MatMul of unknown rank gets no
+// kernel.
 static lb_status input_of(lb_rewrite *rw, const recurrent *v, lb_value **out) {
-  int64_t dims[] = {0, 0, v->w->dims[2]};  // 0: as they are
+  int64_t dims[] = {0, 0, v->w->dims[2]};  // 0: unchanged
   lb_value *in[2] = {v->node->in[X]};
   lb_node *reshape;
   *out = in[0];
@@ -81,7 +81,7 @@ static lb_status weights_of(lb_rewrite *rw, const recurrent *v,
   return lb_const_new(rw->graph, v->node->in[W]->name, &t, out);
 }
 
-// Half `which` of the biases of each direction; the second behind zeros in
+// Half `which` of the biases of each direction; the second half with zeros in
 // place of the first.
 static lb_status bias_of(lb_rewrite *rw, const recurrent *v, int which,
                          lb_tensor *t, lb_value **out) {
@@ -125,12 +125,12 @@ static lb_status replace_lengths(lb_rewrite *rw, lb_node *n) {
 }
 
 static lb_status rewrite(lb_rewrite *rw, const recurrent *v) {
-  lb_node *n = v->node, *product;
+  lb_node *n = v->node, *matmul;
   lb_value *in[2], *x, *b;
   LB_TRY(input_of(rw, v, &in[0]));
   LB_TRY(weights_of(rw, v, &in[1]));
-  LB_TRY(lb_rewrite_insert(rw, n, LB_OP_MatMul, in, 2, &product));
-  LB_TRY(lb_rewrite_inserted(rw, product, &x));
+  LB_TRY(lb_rewrite_insert(rw, n, LB_OP_MatMul, in, 2, &matmul));
+  LB_TRY(lb_rewrite_inserted(rw, matmul, &x));
   if (v->b) {
     lb_tensor t = {.dtype = v->w->dtype, .rank = 2};
     t.dims[0] = v->b->dims[0], t.dims[1] = v->b->dims[1];

@@ -1,7 +1,7 @@
-// graph/pass_resize.c -- a Resize of many axes becomes several of few.
+// graph/pass_resize.c -- splits a Resize of many axes into several of few.
 //
-// Interpolation is separable, and kernels have room for two axes of a linear
-// Resize, or one of a cubic one:
+// Interpolation is separable, and kernels support two axes for linear
+// interpolation, and one for cubic:
 //
 //   Resize{axes=[1, 2]}(x, by [a, b])
 //     = Resize{axes=[2]}(Resize{axes=[1]}(x, by [a]), by [b])
@@ -12,14 +12,14 @@ enum { SCALES = 2, SIZES };  // inputs
 
 typedef struct resizing {
   lb_node *node;
-  uint32_t by;                // the input that says how large: SCALES or SIZES
-  int n;                      // axes that it speaks of
-  int64_t axes[LB_MAX_RANK];  // those
-  bool changes[LB_MAX_RANK];  // as far as the graph says
+  uint32_t by;  // the input that gives the sizes: SCALES or SIZES
+  int n;        // number of axes
+  int64_t axes[LB_MAX_RANK];
+  bool changes[LB_MAX_RANK];  // which of them change, as far as the graph shows
 } resizing;
 
-// Element i of `by` leaves its axis as it is.
-static bool is_idle(const resizing *r, int i) {
+// Whether element i of `by` leaves its axis unchanged.
+static bool is_unchanged(const resizing *r, int i) {
   const lb_node *n = r->node;
   const lb_tensor *t = lb_value_const(n->in[r->by]);
   if (r->by == SCALES) return lb_match_elem(t, i) == 1;
@@ -44,22 +44,22 @@ static bool match(lb_node *n, resizing *r) {
     r->axes[i] = axes ? axes[i] : i;
     if (r->axes[i] < 0) r->axes[i] += rank;
     if (r->axes[i] < 0 || r->axes[i] >= rank) return false;
-    r->changes[i] = !is_idle(r, i);
+    r->changes[i] = !is_unchanged(r, i);
   }
   return true;
 }
 
-// Which of the axes is to go first; -1: a kernel has room for all.
+// Index of the axis to be resized first; -1: a kernel supports all.
 static int first_of(const resizing *r) {
-  int room = lb_resize_is_mode(r->node, "cubic")    ? 1
-             : lb_resize_is_mode(r->node, "linear") ? 2
-                                                    : 8;
+  int max_axes = lb_resize_is_mode(r->node, "cubic")    ? 1
+                 : lb_resize_is_mode(r->node, "linear") ? 2
+                                                        : 8;
   int first = -1, count = 0;
   for (int i = 0; i < r->n; i++) {
     if (r->changes[i] && (first < 0 || r->axes[i] < r->axes[first])) first = i;
     count += r->changes[i];
   }
-  return count > room ? first : -1;
+  return count > max_axes ? first : -1;
 }
 
 static lb_status some_scales(lb_rewrite *rw, const resizing *r,
@@ -80,7 +80,7 @@ static lb_status some_sizes(lb_rewrite *rw, const resizing *r,
   return lb_rewrite_make(rw, r->node, LB_OP_Gather, in, 2, out);
 }
 
-// A Resize of x along some of the axes: `which` are numbers of them.
+// A Resize of x along some of the axes; `which` has their indices in r->axes.
 static lb_status add_resize(lb_rewrite *rw, const resizing *r, lb_value *x,
                             const int64_t *which, int n, lb_value **out) {
   lb_value *in[SIZES + 1] = {x};

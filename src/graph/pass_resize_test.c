@@ -1,9 +1,9 @@
-// graph/pass_resize_test.c -- a Resize of more axes than a kernel has room for.
-// That it computes the same is seen where partitions are compared with the
-// host.
+// graph/pass_resize_test.c -- splits a Resize of more axes than a kernel
+// supports. The partition tests, which compare with the reference, check the
+// results.
 #include "graph/text_test.h"
 
-static void axes_of_a_cubic_one_come_one_by_one(void **state) {
+static void a_cubic_resize_is_split_by_axis(void **state) {
   (void)state;
   becomes(
       "in x float32[b,h,w,8]\n"
@@ -19,7 +19,7 @@ static void axes_of_a_cubic_one_come_one_by_one(void **state) {
       "out y = y.Resize\n");
 }
 
-static void sizes_are_taken_apart_as_well(void **state) {
+static void sizes_are_split_too(void **state) {
   (void)state;
   becomes(
       "in x float32[b,4,h,w,8]\n"
@@ -34,7 +34,7 @@ static void sizes_are_taken_apart_as_well(void **state) {
       "out y = y.Resize\n");
 }
 
-static void what_kernels_have_room_for_stays(void **state) {
+static void a_resize_that_kernels_support_is_unchanged(void **state) {
   (void)state;
   stays(
       "in x float32[b,h,w,8]\n"
@@ -55,9 +55,9 @@ static void what_kernels_have_room_for_stays(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(axes_of_a_cubic_one_come_one_by_one),
-      cmocka_unit_test(sizes_are_taken_apart_as_well),
-      cmocka_unit_test(what_kernels_have_room_for_stays),
+      cmocka_unit_test(a_cubic_resize_is_split_by_axis),
+      cmocka_unit_test(sizes_are_split_too),
+      cmocka_unit_test(a_resize_that_kernels_support_is_unchanged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

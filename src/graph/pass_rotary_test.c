@@ -1,8 +1,8 @@
-// graph/pass_rotary_test.c -- RotaryEmbedding in simpler operators. That it
-// computes the same is seen where operators are compared with ONNX Runtime.
+// graph/pass_rotary_test.c -- RotaryEmbedding becomes simpler operators. The
+// operator tests, which compare with ONNX Runtime, check the results.
 #include "graph/text_test.h"
 
-static void halves_turn_each_other(void **state) {
+static void rotary_embedding_is_expanded(void **state) {
   (void)state;
   becomes(
       "in x float32[b,2,s,8]\n"
@@ -32,7 +32,7 @@ static void halves_turn_each_other(void **state) {
       "out y\n");
 }
 
-static void heads_side_by_side_are_split(void **state) {
+static void heads_in_rows_are_split(void **state) {
   (void)state;
   becomes(
       "in x float32[b,s,16]\n"
@@ -66,7 +66,7 @@ static void heads_side_by_side_are_split(void **state) {
       "out y\n");
 }
 
-static void what_is_not_known_stays(void **state) {
+static void unsupported_forms_are_unchanged(void **state) {
   (void)state;
   stays(
       "in x float32[b,s,w]\n"
@@ -75,7 +75,7 @@ static void what_is_not_known_stays(void **state) {
       "y = RotaryEmbedding(x, c, c, i) {num_heads=2, "
       "rotary_embedding_dim=-1}\n"
       "out y\n");
-  stays(  // neighbours turn each other
+  stays(  // interleaved
       "in x float32[b,2,s,8]\n"
       "in c float32[n,4]\n"
       "in i int64[b,s]\n"
@@ -85,9 +85,9 @@ static void what_is_not_known_stays(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(halves_turn_each_other),
-      cmocka_unit_test(heads_side_by_side_are_split),
-      cmocka_unit_test(what_is_not_known_stays),
+      cmocka_unit_test(rotary_embedding_is_expanded),
+      cmocka_unit_test(heads_in_rows_are_split),
+      cmocka_unit_test(unsupported_forms_are_unchanged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

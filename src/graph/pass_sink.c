@@ -1,17 +1,20 @@
-// graph/pass_sink.c -- transposes sink through what does not mind the order of
-// axes, until they meet another one or something that needs them.
+// graph/pass_sink.c -- moves transposes towards the outputs, past operators
+// that do not depend on the order of axes, until two of them cancel or an
+// operator needs them.
 //
-//   f(Transpose(x)) = Transpose(f(x)) for elementwise f, reductions, Squeeze,
-//   for what can be told another axis: Concat, Split, Slice, Pad, Resize,
-//   Softmax, pools, and for a Reshape that joins or cuts axes as they lie in x
+//   f(Transpose(x)) = Transpose(f(x)) for elementwise f, reductions and
+//   Squeeze; for operators whose axis can be changed: Concat, Split, Slice,
+//   Pad, Resize, Softmax, pools; and for a Reshape that merges or splits axes
+//   that are adjacent in x
 //
-// Only those sink that take the last axis of x elsewhere: what walks their
-// output walks memory in strides. What sinks is a pattern no more, so this runs
-// when all patterns were found. Other readers of the same Transpose keep it.
+// Only a transpose that moves the last axis of x sinks: readers of its output
+// would access memory with strides. Other readers of the same Transpose keep
+// it. Moving a transpose hides patterns, so this pass runs after all patterns
+// have been matched.
 //
-// Before that, Reshapes alone are passed that cut an axis: heads that were
-// joined with the batch while keys were turned are a pattern once they are
-// apart.
+// The pass `cut` runs before that and moves transposes only past Reshapes that
+// split an axis: attention is recognised once heads that were merged with the
+// batch have an axis of their own again.
 #include <string.h>
 
 #include "graph/infer.h"
@@ -30,7 +33,7 @@ bool lb_transpose_of(const lb_value *v, lb_transpose *t) {
   return true;
 }
 
-// A Transpose that moves the last axis makes v.
+// Whether v is produced by a Transpose that moves the last axis.
 static bool sinks(const lb_value *v, lb_transpose *t) {
   return lb_transpose_of(v, t) && t->rank > 1 &&
          t->perm[t->rank - 1] != t->rank - 1;
@@ -44,14 +47,14 @@ lb_status lb_transpose_become(lb_rewrite *rw, lb_node *n, lb_value *x,
 
 // -- elementwise -------------------------------------------------------------
 
-static bool same_turn(const lb_transpose *a, const lb_transpose *b) {
+static bool same_perm(const lb_transpose *a, const lb_transpose *b) {
   return a->rank == b->rank &&
          !memcmp(a->perm, b->perm, (size_t)a->rank * sizeof *a->perm);
 }
 
-// The constant c, seen in the order of the source: a view.
-static lb_status turn_back(lb_rewrite *rw, const lb_value *c,
-                           const lb_transpose *t, lb_value **out) {
+// The constant c permuted to the axis order of the source: a view.
+static lb_status permute_const(lb_rewrite *rw, const lb_value *c,
+                               const lb_transpose *t, lb_value **out) {
   const lb_tensor *from = lb_value_const(c);
   lb_tensor to = {.dtype = from->dtype, .rank = t->rank, .data = from->data};
   int shift = t->rank - from->rank;
@@ -63,28 +66,29 @@ static lb_status turn_back(lb_rewrite *rw, const lb_value *c,
   return lb_const_new(rw->graph, c->name, &to, out);
 }
 
-// One element, in no more than `rank` axes: it has no order.
+// One element in at most `rank` axes, so that the order does not matter.
 static bool is_single(const lb_value *v, int rank) {
   for (int i = 0; i < v->info.rank; i++)
     if (!lb_dim_is(v->info.dims[i], 1)) return false;
   return v->info.rank >= 0 && v->info.rank <= rank;
 }
 
-// Can an input of an elementwise node be seen in the order of the source?
-static bool can_turn(const lb_value *v, const lb_transpose *t) {
+// Whether an input of an elementwise node is available in the axis order of the
+// source.
+static bool can_untranspose(const lb_value *v, const lb_transpose *t) {
   const lb_tensor *c = lb_value_const(v);
   lb_transpose own;
   if (!v || (c && c->rank <= t->rank) || is_single(v, t->rank)) return true;
-  return lb_transpose_of(v, &own) && same_turn(&own, t);
+  return lb_transpose_of(v, &own) && same_perm(&own, t);
 }
 
-static lb_status turned_input(lb_rewrite *rw, lb_value *v,
-                              const lb_transpose *t, lb_value **out) {
+static lb_status untransposed_input(lb_rewrite *rw, lb_value *v,
+                                    const lb_transpose *t, lb_value **out) {
   const lb_tensor *c = lb_value_const(v);
   lb_transpose own;
   *out = v;
   if (!v || (c && lb_tensor_count(c) == 1)) return LB_OK;
-  if (c) return turn_back(rw, v, t, out);
+  if (c) return permute_const(rw, v, t, out);
   if (lb_transpose_of(v, &own)) *out = own.source;
   return LB_OK;
 }
@@ -97,9 +101,9 @@ static lb_status visit_elementwise(lb_rewrite *rw, lb_node *n) {
     if (n->in[i] && sinks(n->in[i], &each)) t = each;
   if (t.rank == 0 || n->out[0]->info.rank != t.rank) return LB_OK;
   for (uint32_t i = 0; i < n->n_in; i++)
-    if (!can_turn(n->in[i], &t)) return LB_OK;
+    if (!can_untranspose(n->in[i], &t)) return LB_OK;
   for (uint32_t i = 0; i < n->n_in; i++)
-    LB_TRY(turned_input(rw, n->in[i], &t, &in[i]));
+    LB_TRY(untransposed_input(rw, n->in[i], &t, &in[i]));
   lb_node *moved;
   lb_value *x;
   LB_TRY(lb_rewrite_insert(rw, n, n->op, in, n->n_in, &moved));
@@ -108,20 +112,20 @@ static lb_status visit_elementwise(lb_rewrite *rw, lb_node *n) {
   return lb_transpose_become(rw, n, x, &t);
 }
 
-// Scales that go along an axis, or come in blocks, are no elements to pair.
+// Scales per axis or per block do not broadcast elementwise.
 static lb_status visit_quantize(lb_rewrite *rw, lb_node *n) {
   return is_single(n->in[1], 1) ? visit_elementwise(rw, n) : LB_OK;
 }
 
-// Who reads what a loose Cast rounds reads its input: what is behind it would
-// come back.
+// Readers of an elidable Cast read its input instead, so a Transpose after it
+// would come back.
 static lb_status visit_cast(lb_rewrite *rw, lb_node *n) {
-  return lb_attr_int(n, "loose", 0) ? LB_OK : visit_elementwise(rw, n);
+  return lb_attr_int(n, "elidable", 0) ? LB_OK : visit_elementwise(rw, n);
 }
 
-// -- fewer axes --------------------------------------------------------------
+// -- removing axes -----------------------------------------------------------
 
-// Axes that input 1 names, as a mask; false if they are not constant.
+// The axes that input 1 names, as a bit mask; false if they are not constant.
 static bool axes_of(const lb_node *n, int rank, uint32_t *out) {
   const lb_tensor *t = n->n_in > 1 ? lb_value_const(n->in[1]) : NULL;
   if (!t || t->dtype != LB_I64 || !lb_tensor_is_dense(t)) return false;
@@ -135,7 +139,7 @@ static bool axes_of(const lb_node *n, int rank, uint32_t *out) {
   return *out != 0;
 }
 
-// The turn without the axes in the mask, which are gone from both sides.
+// t without the axes in the mask, which are removed from its input and output.
 static lb_transpose without(const lb_transpose *t, uint32_t mask) {
   lb_transpose out = {.source = t->source};
   uint32_t gone = 0;  // axes of the source
@@ -149,7 +153,8 @@ static lb_transpose without(const lb_transpose *t, uint32_t mask) {
   return out;
 }
 
-// n with axes `mask` of a turned input becomes a turn of `op` of its source.
+// Changes n, which reduces or squeezes the axes in `mask` of a transposed
+// input, into a Transpose of `op` of the source.
 static lb_status sink_axes(lb_rewrite *rw, lb_node *n, lb_op op,
                            const lb_transpose *t, uint32_t mask, bool keep) {
   int64_t axes[LB_MAX_RANK];
@@ -163,8 +168,8 @@ static lb_status sink_axes(lb_rewrite *rw, lb_node *n, lb_op op,
   if (op != LB_OP_Squeeze)
     LB_TRY(lb_node_set_int(rw->graph, moved, "keepdims", keep));
   LB_TRY(lb_rewrite_inserted(rw, moved, &x));
-  lb_transpose rest = keep ? *t : without(t, mask);
-  return lb_transpose_become(rw, n, x, &rest);
+  lb_transpose remaining = keep ? *t : without(t, mask);
+  return lb_transpose_become(rw, n, x, &remaining);
 }
 
 static lb_status visit_axes(lb_rewrite *rw, lb_node *n, bool keep) {
@@ -178,15 +183,15 @@ static lb_status visit_squeeze(lb_rewrite *rw, lb_node *n) {
   return visit_axes(rw, n, false);
 }
 
-// One element of all there are: in whatever order.
-static bool takes_all(const lb_node *n) {
+// Whether all elements are reduced to one, in any order.
+static bool reduces_all(const lb_node *n) {
   return !lb_node_input(n, 1) && !lb_attr_int(n, "keepdims", 1) &&
          !lb_attr_int(n, "noop_with_empty_axes", 0);
 }
 
 static lb_status visit_reduction(lb_rewrite *rw, lb_node *n) {
   lb_transpose t;
-  if (!takes_all(n))
+  if (!reduces_all(n))
     return visit_axes(rw, n, lb_attr_int(n, "keepdims", 1) != 0);
   if (!sinks(n->in[0], &t)) return LB_OK;
   LB_TRY(lb_rewrite_become(rw, n, n->op, &t.source, 1));
@@ -200,15 +205,15 @@ static lb_status visit_global_pool(lb_rewrite *rw, lb_node *n) {
   return sink_axes(rw, n, op, &t, ((1u << t.rank) - 1) & ~3u, true);
 }
 
-// -- other axes --------------------------------------------------------------
+// -- changing the axis -------------------------------------------------------
 
-static int64_t turned_axis(const lb_transpose *t, int64_t axis) {
+static int64_t source_axis(const lb_transpose *t, int64_t axis) {
   if (axis < 0) axis += t->rank;
   return axis < 0 || axis >= t->rank ? axis : t->perm[axis];
 }
 
-// The same operator with these inputs and n's attributes, before n; n then
-// becomes a turn of its output.
+// Inserts the same operator with these inputs and n's attributes before n;
+// `finish` then changes n into a Transpose of its output.
 static lb_status sink_node(lb_rewrite *rw, lb_node *n, lb_value *const *in,
                            lb_node **moved) {
   LB_TRY(lb_rewrite_insert(rw, n, n->op, in, n->n_in, moved));
@@ -226,7 +231,7 @@ static lb_status visit_concat(lb_rewrite *rw, lb_node *n) {
   lb_transpose t, each;
   if (!sinks(n->in[0], &t)) return LB_OK;
   for (uint32_t i = 0; i < n->n_in; i++)
-    if (!lb_transpose_of(n->in[i], &each) || !same_turn(&each, &t))
+    if (!lb_transpose_of(n->in[i], &each) || !same_perm(&each, &t))
       return LB_OK;
   lb_value **in = lb_arena_new(&rw->scratch, lb_value *, n->n_in);
   lb_node *moved;
@@ -234,11 +239,11 @@ static lb_status visit_concat(lb_rewrite *rw, lb_node *n) {
   for (uint32_t i = 0; i < n->n_in; i++) in[i] = n->in[i]->producer->in[0];
   LB_TRY(sink_node(rw, n, in, &moved));
   LB_TRY(lb_node_set_int(rw->graph, moved, "axis",
-                         turned_axis(&t, lb_attr_int(n, "axis", 0))));
+                         source_axis(&t, lb_attr_int(n, "axis", 0))));
   return finish(rw, n, moved, &t);
 }
 
-// Resize may name the axes that scales and sizes are for.
+// Resize may name the axes of its scales and sizes.
 static lb_status visit_resize(lb_rewrite *rw, lb_node *n) {
   lb_transpose t;
   uint32_t count;
@@ -247,16 +252,17 @@ static lb_status visit_resize(lb_rewrite *rw, lb_node *n) {
                  strcmp(lb_attr_str(n, "coordinate_transformation_mode", ""),
                         "tf_crop_and_resize") == 0;
   if (!sinks(n->in[0], &t) || cropped || n->n_in > MAX_IN) return LB_OK;
-  int64_t turned[LB_MAX_RANK];
+  int64_t source_axes[LB_MAX_RANK];
   int rank = axes ? (int)count : t.rank;
   if (rank > t.rank) return LB_OK;
   for (int i = 0; i < rank; i++)
-    turned[i] = turned_axis(&t, axes ? axes[i] : i);
+    source_axes[i] = source_axis(&t, axes ? axes[i] : i);
   lb_value *in[MAX_IN] = {t.source};
   for (uint32_t i = 1; i < n->n_in; i++) in[i] = n->in[i];
   lb_node *moved;
   LB_TRY(sink_node(rw, n, in, &moved));
-  LB_TRY(lb_node_set_ints(rw->graph, moved, "axes", turned, (uint32_t)rank));
+  LB_TRY(
+      lb_node_set_ints(rw->graph, moved, "axes", source_axes, (uint32_t)rank));
   return finish(rw, n, moved, &t);
 }
 
@@ -266,7 +272,7 @@ static lb_status visit_softmax(lb_rewrite *rw, lb_node *n) {
   if (lb_attr_int(n, "flatten", 0) != 0 || !sinks(n->in[0], &t)) return LB_OK;
   LB_TRY(sink_node(rw, n, &t.source, &moved));
   LB_TRY(lb_node_set_int(rw->graph, moved, "axis",
-                         turned_axis(&t, lb_attr_int(n, "axis", -1))));
+                         source_axis(&t, lb_attr_int(n, "axis", -1))));
   return finish(rw, n, moved, &t);
 }
 
@@ -288,11 +294,11 @@ static lb_status visit_window(lb_rewrite *rw, lb_node *n) {
   return finish(rw, n, moved, &t);
 }
 
-// Split has several outputs: each is followed by a turn of its own.
+// Each output of Split gets a Transpose of its own.
 static lb_status visit_split(lb_rewrite *rw, lb_node *n) {
   lb_transpose t;
   if (!sinks(n->in[0], &t)) return LB_OK;
-  int64_t axis = turned_axis(&t, lb_attr_int(n, "axis", 0));
+  int64_t axis = source_axis(&t, lb_attr_int(n, "axis", 0));
   for (uint32_t i = n->n_out; i-- > 0;) {
     lb_node *back;
     if (!n->out[i]) continue;
@@ -306,7 +312,8 @@ static lb_status visit_split(lb_rewrite *rw, lb_node *n) {
   return lb_infer_outputs(rw->graph, &rw->scratch, n);
 }
 
-// What a Slice or a Pad takes, `count` axes at most: all, where none are named.
+// The axes of a Slice or a Pad, mapped to the source: those that it names, or
+// the first `count`.
 static bool named_axes(const lb_node *n, uint32_t input, int count,
                        const lb_transpose *t, int64_t *out, int *named) {
   const lb_value *v = n->n_in > input ? n->in[input] : NULL;
@@ -317,11 +324,12 @@ static bool named_axes(const lb_node *n, uint32_t input, int count,
   if (c) *named = (int)lb_tensor_count(c);
   if (*named > LB_MAX_RANK) return false;
   for (int i = 0; i < *named; i++)
-    out[i] = turned_axis(t, c ? lb_match_int(c, i) : i);
+    out[i] = source_axis(t, c ? lb_match_int(c, i) : i);
   return true;
 }
 
-// Inputs before the axes stay as they are: they speak of the axes in order.
+// The inputs before the axes stay as they are, because they follow the order of
+// the named axes.
 static lb_status sink_named(lb_rewrite *rw, lb_node *n, uint32_t input,
                             int count, const lb_transpose *t) {
   int64_t axes[LB_MAX_RANK];
@@ -354,12 +362,12 @@ static lb_status visit_pad(lb_rewrite *rw, lb_node *n) {
 
 // -- reshapes ----------------------------------------------------------------
 
-typedef struct regroup {  // axes [first, first + from) become `to` others
+typedef struct regroup {  // axes [first, first + from) become `to` axes
   int first, from, to;
 } regroup;
 
-// What is left between the axes that stay, from both ends; one axis of it cut,
-// or all joined.
+// Strips equal axes from both ends; the remaining ones must be one axis that is
+// split, or several that are merged.
 static bool find_regroup(const lb_vinfo *x, const lb_vinfo *y, regroup *out) {
   int first = 0, last = 0;
   if (x->rank < 0 || y->rank < 0) return false;
@@ -372,8 +380,8 @@ static bool find_regroup(const lb_vinfo *x, const lb_vinfo *y, regroup *out) {
   return out->from > 0 && out->to > 0 && (out->from == 1 || out->to == 1);
 }
 
-// Does the target leave axis i to be what is left?
-static bool is_rest(const lb_value *target, int i) {
+// Whether the target shape infers the size of axis i (-1).
+static bool is_inferred(const lb_value *target, int i) {
   const lb_tensor *t = lb_value_const(target);
   const lb_vinfo *info = &target->info;
   if (t)
@@ -382,18 +390,18 @@ static bool is_rest(const lb_value *target, int i) {
   return info->known && i < (int)info->n_known && lb_dim_is(info->known[i], -1);
 }
 
-// Does n cut an axis and say each size, so that it could say them in any order?
-// A size of 0 is not said: it means that of the input's axis at the same place.
-// Of those in front, and of the one that is cut, that is 0 as well; behind them
-// there must be none.
-static bool says_sizes(const lb_node *n, const regroup *r) {
+// Whether n splits an axis and gives every size, so that the sizes can be
+// reordered. A size of 0 does not count: it means the size of the input's axis
+// with the same number. For the axes before the split one, and for that one
+// itself, this size is then 0 as well; after them no size may be 0.
+static bool gives_all_sizes(const lb_node *n, const regroup *r) {
   const lb_vinfo *target = &n->in[1]->info, *y = &n->out[0]->info;
   if (r->from != 1 || !target->known || (int)target->n_known != y->rank)
     return false;
   for (int i = 0; i < y->rank; i++) {
-    bool placed = i <= r->first || i >= n->in[0]->info.rank;
+    bool positional = i <= r->first || i >= n->in[0]->info.rank;
     if (!lb_dim_equal(target->known[i], y->dims[i]) ||
-        (!placed && !lb_dim_is_const(y->dims[i])))
+        (!positional && !lb_dim_is_const(y->dims[i])))
       return false;
   }
   return true;
@@ -404,21 +412,23 @@ typedef struct shaping {
   int64_t order[LB_MAX_RANK];  // axes of the result
   lb_transpose after;
   int n;
-  bool open;  // the target does not say all: it is that of n, in this order
+  bool incomplete;  // sizes missing in `target`: gather them from n's shape in
+                    // this order
 } shaping;
 
 // The next axis of the reshaped source is axis `to` of the result. Its size is
-// a constant, that of the source at the same place (`same`), or what is left.
+// a constant, that of the source's axis with the same number (`same`), or
+// inferred.
 static void add_axis(shaping *s, const lb_node *n, int to, bool same) {
   lb_dim d = n->out[0]->info.dims[to];
   if (lb_dim_is_const(d) && d.k > 0)
     s->target[s->n] = d.k;
   else if (same)
     s->target[s->n] = 0;
-  else if (is_rest(n->in[1], to))
+  else if (is_inferred(n->in[1], to))
     s->target[s->n] = -1;
   else
-    s->open = true;
+    s->incomplete = true;
   s->order[s->n] = to;
   s->after.perm[to] = s->n++;
 }
@@ -437,37 +447,39 @@ static bool reshape_source(const lb_node *n, const lb_transpose *t,
     for (int k = 0; i == r->first && k < r->to; k++)
       add_axis(out, n, r->first + k, false);
   }
-  return !out->open || says_sizes(n, r);
+  return !out->incomplete || gives_all_sizes(n, r);
 }
 
-// Inserts the Reshape of x before n.
 static lb_status insert_reshape(lb_rewrite *rw, lb_node *n, lb_value *x,
                                 const shaping *s, lb_node **out) {
   lb_value *in[2] = {x}, *from[2] = {n->in[1]};
-  if (s->open) {
+  if (s->incomplete) {
     LB_TRY(lb_const_ints(rw->graph, "order", s->order, s->n, &from[1]));
     LB_TRY(lb_rewrite_make(rw, n, LB_OP_Gather, from, 2, &in[1]));
   } else {
     LB_TRY(lb_const_ints(rw->graph, "shape", s->target, s->n, &in[1]));
   }
   LB_TRY(lb_rewrite_insert(rw, n, LB_OP_Reshape, in, 2, out));
-  return s->open ? lb_node_set_int(rw->graph, *out, "allowzero", 1) : LB_OK;
+  return s->incomplete ? lb_node_set_int(rw->graph, *out, "allowzero", 1)
+                       : LB_OK;
 }
 
-// Axes that are joined, and lie side by side in the source, but not in that
-// order, are brought into it by a Transpose of their own, `first`: what is left
-// of t may sink. It changes nothing else, so it stays where it is.
-static bool straighten(const regroup *r, lb_transpose *t, lb_transpose *first) {
+// Merged axes that are adjacent in the source but in another order get a
+// Transpose of their own, `first`, which only reorders them and stays in place,
+// so that the remaining transpose t can sink.
+static bool split_off_reorder(const regroup *r, lb_transpose *t,
+                              lb_transpose *first) {
   int64_t low = t->rank, high = 0, *axes = &t->perm[r->first];
-  bool ordered = true, rest = false;
+  bool ordered = true, remaining = false;
   for (int i = 0; i < r->from; i++) {
     low = axes[i] < low ? axes[i] : low;
     high = axes[i] > high ? axes[i] : high;
     ordered = ordered && axes[i] == axes[0] + i;
   }
   for (int i = 0; i < t->rank; i++)
-    rest |= (i < r->first || i >= r->first + r->from) && t->perm[i] != i;
-  if (r->to != 1 || ordered || !rest || high - low != r->from - 1) return false;
+    remaining |= (i < r->first || i >= r->first + r->from) && t->perm[i] != i;
+  if (r->to != 1 || ordered || !remaining || high - low != r->from - 1)
+    return false;
   *first = (lb_transpose){.source = t->source, .rank = t->rank};
   for (int i = 0; i < t->rank; i++)
     first->perm[i] = i < low || i > high ? i : axes[i - low];
@@ -475,8 +487,8 @@ static bool straighten(const regroup *r, lb_transpose *t, lb_transpose *first) {
   return true;
 }
 
-// With `cuts`, one alone that cuts an axis.
-static lb_status sink_reshape(lb_rewrite *rw, lb_node *n, bool cuts) {
+// With splits_only, only a Reshape that splits an axis.
+static lb_status sink_reshape(lb_rewrite *rw, lb_node *n, bool splits_only) {
   lb_transpose t, first;
   regroup r;
   shaping s;
@@ -484,12 +496,12 @@ static lb_status sink_reshape(lb_rewrite *rw, lb_node *n, bool cuts) {
   if (n->n_in != 2 || !sinks(n->in[0], &t) ||
       lb_attr_int(n, "allowzero", 0) != 0 ||
       !find_regroup(&n->in[0]->info, &n->out[0]->info, &r) ||
-      (cuts && r.from != 1))
+      (splits_only && r.from != 1))
     return LB_OK;
-  bool bent = straighten(&r, &t, &first);
+  bool reordered = split_off_reorder(&r, &t, &first);
   if (!reshape_source(n, &t, &r, &s)) return LB_OK;
   lb_value *x = t.source;
-  if (bent) {
+  if (reordered) {
     LB_TRY(lb_rewrite_insert(rw, n, LB_OP_Transpose, &x, 1, &moved));
     LB_TRY(lb_node_set_ints(rw->graph, moved, "perm", first.perm,
                             (uint32_t)first.rank));
@@ -501,7 +513,7 @@ static lb_status sink_reshape(lb_rewrite *rw, lb_node *n, bool cuts) {
 
 // -- all ---------------------------------------------------------------------
 
-static lb_status visit_turn(lb_rewrite *rw, lb_node *n) {
+static lb_status visit_transpose(lb_rewrite *rw, lb_node *n) {
   lb_transpose inner, outer;
   if (!lb_transpose_of(n->out[0], &outer) || !lb_transpose_of(n->in[0], &inner))
     return LB_OK;
@@ -531,7 +543,7 @@ static lb_visit_fn *const rules[LB_OP_COUNT] = {
 #include "graph/ops.def"
 };
 
-// What has several outputs, of which one is asked for, is no node to replace.
+// A node with several outputs, except Split, cannot be replaced by a Transpose.
 static lb_status visit(lb_rewrite *rw, lb_node *n) {
   if (n->n_in == 0 || !n->in[0] || n->n_out == 0) return LB_OK;
   if (n->op != LB_OP_Split && (n->n_out != 1 || !n->out[0])) return LB_OK;
@@ -540,9 +552,11 @@ static lb_status visit(lb_rewrite *rw, lb_node *n) {
 
 lb_status lb_pass_sink(lb_rewrite *rw) { return lb_rewrite_walk(rw, visit); }
 
-static lb_status visit_cut(lb_rewrite *rw, lb_node *n) {
+static lb_status visit_split_axis(lb_rewrite *rw, lb_node *n) {
   bool reshapes = n->op == LB_OP_Reshape && n->out[0];
   return reshapes ? sink_reshape(rw, n, true) : LB_OK;
 }
 
-lb_status lb_pass_cut(lb_rewrite *rw) { return lb_rewrite_walk(rw, visit_cut); }
+lb_status lb_pass_cut(lb_rewrite *rw) {
+  return lb_rewrite_walk(rw, visit_split_axis);
+}

@@ -1,4 +1,4 @@
-// graph/pass_test.c -- cleaning, batch norms.
+// graph/pass_test.c -- clean-up passes, the driver, and batch norms.
 #include <math.h>
 
 #include "graph/rewrite.h"
@@ -6,10 +6,11 @@
 
 static const lb_pass_options plain = {.off = 0};
 
-// -- cleaning ----------------------------------------------------------------
+// -- clean-up ----------------------------------------------------------------
 
-// The dims of a slice are expressions of their own; all of it is all the same.
-static void slices_of_everything_vanish(void **state) {
+// The dims of a Slice are expressions of their own, even if it takes
+// everything.
+static void slices_of_the_whole_input_are_removed(void **state) {
   (void)state;
   becomes(
       "in x float32[b,t]\n"
@@ -33,7 +34,7 @@ static void slices_of_everything_vanish(void **state) {
       "out e\n");
 }
 
-static void reductions_of_one_element_change_dims_alone(void **state) {
+static void reductions_of_one_element_only_change_dims(void **state) {
   (void)state;
   becomes(
       "in x float32[b,1,t]\n"
@@ -57,7 +58,7 @@ static void reductions_of_one_element_change_dims_alone(void **state) {
       "out e\n");
 }
 
-static void noops_vanish_and_results_keep_their_names(void **state) {
+static void noops_are_removed_and_results_keep_their_names(void **state) {
   (void)state;
   becomes(
       "in x float32[b,4]\n"
@@ -76,7 +77,7 @@ static void noops_vanish_and_results_keep_their_names(void **state) {
       "out k = x\n");
 }
 
-static void views_that_change_nothing_vanish(void **state) {
+static void identity_views_are_removed(void **state) {
   (void)state;
   becomes(
       "in x float32[b,4]\n"
@@ -101,7 +102,7 @@ static void views_that_change_nothing_vanish(void **state) {
       "out y\n");
 }
 
-static void work_is_no_noop(void **state) {
+static void other_nodes_are_not_removed(void **state) {
   (void)state;
   stays(
       "in x float32[b,4]\n"
@@ -166,7 +167,7 @@ static void equal_nodes_are_merged(void **state) {
       "out u\n");
 }
 
-static void a_concat_goes_on_where_another_ended(void **state) {
+static void a_concat_extends_an_earlier_one(void **state) {
   (void)state;
   becomes(
       "in a float32[b,4]\nin c float32[b,5]\nin d float32[b,6]\n"
@@ -220,18 +221,18 @@ static void passes_have_names(void **state) {
   assert_int_equal(lb_pass_find("", 0), LB_PASS_COUNT);
 }
 
-static lb_status turn_op(lb_rewrite *rw, lb_op from, lb_op to) {
+static lb_status replace_op(lb_rewrite *rw, lb_op from, lb_op to) {
   lb_node *n = rw->graph->main->nodes[0];
   return n->op == from ? lb_rewrite_become(rw, n, to, n->in, 1) : LB_OK;
 }
 static lb_status to_sin(lb_rewrite *rw) {
-  return turn_op(rw, LB_OP_Cos, LB_OP_Sin);
+  return replace_op(rw, LB_OP_Cos, LB_OP_Sin);
 }
 static lb_status to_cos(lb_rewrite *rw) {
-  return turn_op(rw, LB_OP_Sin, LB_OP_Cos);
+  return replace_op(rw, LB_OP_Sin, LB_OP_Cos);
 }
 
-static void keep_line(void *user, int level, const char *line) {
+static void store_line(void *user, int level, const char *line) {
   assert_int_equal(level, LB_LOG_WARN);
   snprintf(user, 256, "%s", line);
 }
@@ -244,7 +245,7 @@ static void passes_that_undo_each_other_are_named(void **state) {
       {"to_cos", 4, LB_PHASE_LATE, false, to_cos},
   };
   char line[256] = "";
-  lb_log log = {keep_line, line, LB_LOG_WARN};
+  lb_log log = {store_line, line, LB_LOG_WARN};
   lb_graph *g = graph_of("in x float32[4]\ny = Sin(x)\nout y\n");
   lb_rewrite rw;
   lb_rewrite_init(&rw, g, &(lb_pass_options){.log = &log});
@@ -309,7 +310,7 @@ static const float *floats(const lb_value *v) {
   return (const float *)lb_value_const(v)->data;
 }
 
-static void batch_norm_goes_into_weights_and_bias(void **state) {
+static void batch_norm_is_folded_into_weights_and_bias(void **state) {
   (void)state;
   lb_graph *g = graph_of(
       "in x float32[b,3,h,w]\n"
@@ -334,7 +335,7 @@ static void batch_norm_goes_into_weights_and_bias(void **state) {
   lb_graph_free(g);
 }
 
-// Contents that are known to be the same are one value, if dtype and rank are.
+// Values with equal known contents are merged if dtype and rank are equal.
 static void known_contents_merge_by_dtype_and_rank(void **state) {
   (void)state;
   lb_graph *g = graph_of(
@@ -373,8 +374,8 @@ static void known_contents_merge_by_dtype_and_rank(void **state) {
   lb_graph_free(g);
 }
 
-// Of weights that were bytes sums are exact, and what these are multiplied by
-// comes after them.
+// Sums of quantised values are exact, and their scale must be applied after
+// them.
 static void batch_norm_leaves_exact_sums_alone(void **state) {
   (void)state;
   lb_graph *g = graph_of(
@@ -397,7 +398,7 @@ static void batch_norm_leaves_exact_sums_alone(void **state) {
 }
 
 // Output channels of a grouped ConvTranspose: [C, M/group].
-static void batch_norm_goes_into_grouped_transposed_weights(void **state) {
+static void batch_norm_is_folded_into_grouped_transposed_weights(void **state) {
   (void)state;
   lb_graph *g = graph_of(
       "in x float32[b,4,h,w]\n"
@@ -424,7 +425,7 @@ static void batch_norm_goes_into_grouped_transposed_weights(void **state) {
   lb_graph_free(g);
 }
 
-static void a_bias_added_apart_joins_the_convolution(void **state) {
+static void a_separate_bias_is_folded_into_the_convolution(void **state) {
   (void)state;
   becomes(
       "in x float32[b,3,h,w]\n"
@@ -442,16 +443,16 @@ static void a_bias_added_apart_joins_the_convolution(void **state) {
       "out y\n");
 }
 
-static void what_is_no_bias_is_added_still(void **state) {
+static void other_additions_are_not_folded(void **state) {
   (void)state;
-  stays(  // one for each column
+  stays(  // one per column
       "in x float32[b,3,h,2]\n"
       "const k float32[2,3,1,1] 1\n"
       "const t float32[2] 3 4\n"
       "c = Conv(x, k)\n"
       "y = Add(c, t)\n"
       "out y\n");
-  stays(  // makes the batch larger
+  stays(  // enlarges the batch
       "in x float32[1,3,h,w]\n"
       "const k float32[1,3,1,1] 1\n"
       "const t float32[2,1,1,1] 3 4\n"
@@ -467,7 +468,7 @@ static void what_is_no_bias_is_added_still(void **state) {
       "out y\n");
 }
 
-static void a_factor_apart_joins_the_convolution(void **state) {
+static void a_separate_scale_is_folded_into_the_convolution(void **state) {
   (void)state;
   lb_graph *g = graph_of(
       "in x float32[b,3,h,w]\n"
@@ -489,9 +490,9 @@ static void a_factor_apart_joins_the_convolution(void **state) {
   lb_graph_free(g);
 }
 
-static void what_is_no_factor_is_multiplied_still(void **state) {
+static void other_multiplications_are_not_folded(void **state) {
   (void)state;
-  stays(  // one for each column
+  stays(  // one per column
       "in x float32[b,3,h,2]\n"
       "const k float32[2,3,1,1] 1.5\n"
       "const t float32[2] 3 4\n"
@@ -504,19 +505,19 @@ static void what_is_no_factor_is_multiplied_still(void **state) {
       "c = Conv(x, k)\n"
       "y = Mul(c, 2.0)\n"
       "out y c\n");
-  stays(  // sums of bytes
+  stays(  // exact sums
       "in x float32[b,3,h,w]\n"
       "const k float32[2,3,1,1] 3\n"
       "c = Conv(x, k) {exact=1}\n"
       "y = Mul(c, 0.1)\n"
       "out y\n");
-  stays(  // the same, multiplied before
+  stays(  // exact sums, scaled before
       "in x float32[b,3,h,w]\n"
       "const k float32[2,3,1,2] 3\n"
       "m = Mul(x, 0.1)\n"
       "y = Conv(m, k) {exact=1}\n"
       "out y\n");
-  stays(  // not a number
+  stays(  // not finite
       "in x float32[b,3,h,w]\n"
       "const k float32[2,3,1,1] 1.5\n"
       "const t float32[1] inf\n"
@@ -525,8 +526,8 @@ static void what_is_no_factor_is_multiplied_still(void **state) {
       "out y\n");
 }
 
-// One for each row of the image, where there are as many as channels.
-static void channels_that_are_last_are_no_rows(void **state) {
+// One per row of the feature map, where there are as many rows as channels.
+static void channels_last_convolutions_are_not_folded(void **state) {
   (void)state;
   stays(
       "in x float32[b,2,w,3]\n"
@@ -537,7 +538,7 @@ static void channels_that_are_last_are_no_rows(void **state) {
       "out y\n");
 }
 
-static void scales_before_a_convolution_join_it(void **state) {
+static void a_scale_before_a_convolution_is_folded(void **state) {
   (void)state;
   lb_graph *g = graph_of(
       "in x float32[b,2,h,w]\n"
@@ -560,8 +561,8 @@ static void scales_before_a_convolution_join_it(void **state) {
   lb_graph_free(g);
 }
 
-// Zeros around the image are not moved.
-static void a_term_stays_before_a_padded_convolution(void **state) {
+// The zero padding is not shifted.
+static void an_addition_stays_before_a_padded_convolution(void **state) {
   (void)state;
   becomes(
       "in x float32[b,2,h,w]\n"
@@ -591,28 +592,28 @@ static void a_term_stays_before_a_padded_convolution(void **state) {
       "out y\n");
 }
 
-static void scales_stay_where_they_must(void **state) {
+static void scales_are_not_folded_where_results_would_differ(void **state) {
   (void)state;
-  stays(  // a term alone, and zeros around
+  stays(  // an addition alone, and zero padding
       "in x float32[b,2,h,w]\n"
       "const k float32[2,2,3,3] 1.5\n"
       "a = Add(x, 0.5)\n"
       "y = Conv(a, k) {pads=[0,1,0,1]}\n"
       "out y\n");
-  stays(  // nothing can be divided by it
+  stays(  // division by this scale is not possible
       "in x float32[b,2,h,w]\n"
       "const k float32[2,2,3,3] 1.5\n"
       "m = Mul(x, 0.0)\n"
       "a = Add(m, 0.5)\n"
       "y = Conv(a, k) {pads=[0,1,0,1]}\n"
       "out y\n");
-  stays(  // read elsewhere too
+  stays(  // it has another reader
       "in x float32[b,2,h,w]\n"
       "const k float32[2,2,1,1] 1.5\n"
       "m = Mul(x, 2.0)\n"
       "y = Conv(m, k)\n"
       "out y m\n");
-  stays(  // one for each channel
+  stays(  // one per channel
       "in x float32[b,2,h,w]\n"
       "const k float32[2,2,1,1] 1.5\n"
       "const s float32[2,1,1] 2 3\n"
@@ -630,7 +631,7 @@ static void scales_stay_where_they_must(void **state) {
   "const v float32[2] 3 8\n"     \
   "c = Conv(x, k)\n"
 
-static void batch_norm_stays_where_it_must(void **state) {
+static void batch_norm_is_not_folded_where_results_would_differ(void **state) {
   (void)state;
   stays(BN_PARAMS  // statistics of the batch
         "y, rm, rv = BatchNormalization(c, s, t, m, v) {training_mode=1}\n"
@@ -642,7 +643,7 @@ static void batch_norm_stays_where_it_must(void **state) {
       "c = Conv(x, k)\n"
       "y = BatchNormalization(c, s, s, s, s)\n"
       "out y\n");
-  stays(  // not a number
+  stays(  // not finite
       "in x float32[b,3,h,w]\n"
       "const k float32[2,3,1,1] 1\n"
       "const s float32[2] -1\n"
@@ -651,7 +652,7 @@ static void batch_norm_stays_where_it_must(void **state) {
       "out y\n");
 }
 
-static void batch_norm_alone_is_spelled_out(void **state) {
+static void a_separate_batch_norm_is_expanded(void **state) {
   (void)state;
   becomes(
       "in x float32[b,2,w]\n"
@@ -681,34 +682,34 @@ static void batch_norm_alone_is_spelled_out(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(slices_of_everything_vanish),
-      cmocka_unit_test(reductions_of_one_element_change_dims_alone),
-      cmocka_unit_test(noops_vanish_and_results_keep_their_names),
-      cmocka_unit_test(views_that_change_nothing_vanish),
-      cmocka_unit_test(work_is_no_noop),
+      cmocka_unit_test(slices_of_the_whole_input_are_removed),
+      cmocka_unit_test(reductions_of_one_element_only_change_dims),
+      cmocka_unit_test(noops_are_removed_and_results_keep_their_names),
+      cmocka_unit_test(identity_views_are_removed),
+      cmocka_unit_test(other_nodes_are_not_removed),
       cmocka_unit_test(dead_nodes_and_captures_are_removed),
       cmocka_unit_test(equal_nodes_are_merged),
-      cmocka_unit_test(a_concat_goes_on_where_another_ended),
+      cmocka_unit_test(a_concat_extends_an_earlier_one),
       cmocka_unit_test(random_nodes_are_not_merged),
       cmocka_unit_test(passes_can_be_switched_off),
       cmocka_unit_test(passes_have_names),
       cmocka_unit_test(passes_that_undo_each_other_are_named),
       cmocka_unit_test(removed_nodes_name_the_pass),
       cmocka_unit_test(ids_are_dense_afterwards),
-      cmocka_unit_test(batch_norm_goes_into_weights_and_bias),
+      cmocka_unit_test(batch_norm_is_folded_into_weights_and_bias),
       cmocka_unit_test(known_contents_merge_by_dtype_and_rank),
       cmocka_unit_test(batch_norm_leaves_exact_sums_alone),
-      cmocka_unit_test(batch_norm_goes_into_grouped_transposed_weights),
-      cmocka_unit_test(a_bias_added_apart_joins_the_convolution),
-      cmocka_unit_test(what_is_no_bias_is_added_still),
-      cmocka_unit_test(a_factor_apart_joins_the_convolution),
-      cmocka_unit_test(what_is_no_factor_is_multiplied_still),
-      cmocka_unit_test(channels_that_are_last_are_no_rows),
-      cmocka_unit_test(scales_before_a_convolution_join_it),
-      cmocka_unit_test(a_term_stays_before_a_padded_convolution),
-      cmocka_unit_test(scales_stay_where_they_must),
-      cmocka_unit_test(batch_norm_stays_where_it_must),
-      cmocka_unit_test(batch_norm_alone_is_spelled_out),
+      cmocka_unit_test(batch_norm_is_folded_into_grouped_transposed_weights),
+      cmocka_unit_test(a_separate_bias_is_folded_into_the_convolution),
+      cmocka_unit_test(other_additions_are_not_folded),
+      cmocka_unit_test(a_separate_scale_is_folded_into_the_convolution),
+      cmocka_unit_test(other_multiplications_are_not_folded),
+      cmocka_unit_test(channels_last_convolutions_are_not_folded),
+      cmocka_unit_test(a_scale_before_a_convolution_is_folded),
+      cmocka_unit_test(an_addition_stays_before_a_padded_convolution),
+      cmocka_unit_test(scales_are_not_folded_where_results_would_differ),
+      cmocka_unit_test(batch_norm_is_not_folded_where_results_would_differ),
+      cmocka_unit_test(a_separate_batch_norm_is_expanded),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

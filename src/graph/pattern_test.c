@@ -1,10 +1,10 @@
-// graph/pattern_test.c -- what exporters break apart is recognised, and what
-// merely looks like it is not.
+// graph/pattern_test.c -- patterns that exporters decompose are recognised, and
+// similar ones are not.
 #include "graph/text_test.h"
 
 #define X "in x float32[b,8]\n"
 
-static void is_one(const char *source, const char *line) {
+static void becomes_one(const char *source, const char *line) {
   lb_strbuf s = {0};
   lb_strbuf_puts(&s, "in x: float32[b,8]\n");
   lb_strbuf_puts(&s, line);
@@ -15,72 +15,72 @@ static void is_one(const char *source, const char *line) {
 
 // -- GELU --------------------------------------------------------------------
 
-static void gelu_is_found_in_any_order(void **state) {
+static void gelu_is_matched_in_any_order(void **state) {
   (void)state;
   const char *gelu = "y: float32[b,8] = Gelu(x)";
-  is_one(X
-         "d = Div(x, 1.4142135381698608)\n"
-         "e = Erf(d)\n"
-         "a = Add(e, 1.0)\n"
-         "m = Mul(x, a)\n"
-         "y = Mul(m, 0.5)\n"
-         "out y\n",
-         gelu);
-  is_one(X
-         "h = Mul(0.5, x)\n"
-         "d = Mul(x, 0.70710678)\n"
-         "e = Erf(d)\n"
-         "a = Add(1.0, e)\n"
-         "y = Mul(h, a)\n"
-         "out y\n",
-         gelu);
-  is_one(X
-         "d = Div(x, 1.4142135)\n"
-         "e = Erf(d)\n"
-         "a = Add(e, 1.0)\n"
-         "h = Div(a, 2.0)\n"
-         "y = Mul(h, x)\n"
-         "out y\n",
-         gelu);
-  is_one(X  // a constant that was a float16
-         "d = Div(x, 1.4140625)\n"
-         "e = Erf(d)\n"
-         "a = Add(e, 1.0)\n"
-         "m = Mul(x, a)\n"
-         "y = Mul(m, 0.5)\n"
-         "out y\n",
-         gelu);
+  becomes_one(X
+              "d = Div(x, 1.4142135381698608)\n"
+              "e = Erf(d)\n"
+              "a = Add(e, 1.0)\n"
+              "m = Mul(x, a)\n"
+              "y = Mul(m, 0.5)\n"
+              "out y\n",
+              gelu);
+  becomes_one(X
+              "h = Mul(0.5, x)\n"
+              "d = Mul(x, 0.70710678)\n"
+              "e = Erf(d)\n"
+              "a = Add(1.0, e)\n"
+              "y = Mul(h, a)\n"
+              "out y\n",
+              gelu);
+  becomes_one(X
+              "d = Div(x, 1.4142135)\n"
+              "e = Erf(d)\n"
+              "a = Add(e, 1.0)\n"
+              "h = Div(a, 2.0)\n"
+              "y = Mul(h, x)\n"
+              "out y\n",
+              gelu);
+  becomes_one(X  // a constant rounded to float16
+              "d = Div(x, 1.4140625)\n"
+              "e = Erf(d)\n"
+              "a = Add(e, 1.0)\n"
+              "m = Mul(x, a)\n"
+              "y = Mul(m, 0.5)\n"
+              "out y\n",
+              gelu);
 }
 
 static void tanh_gelu_is_found(void **state) {
   (void)state;
   const char *gelu = "y: float32[b,8] = Gelu(x) {approximate=\"tanh\"}";
-  is_one(X
-         "c = Pow(x, 3.0)\n"
-         "k = Mul(c, 0.044715)\n"
-         "s = Add(x, k)\n"
-         "u = Mul(s, 0.7978845608)\n"
-         "t = Tanh(u)\n"
-         "a = Add(t, 1.0)\n"
-         "h = Mul(x, 0.5)\n"
-         "y = Mul(h, a)\n"
-         "out y\n",
-         gelu);
-  is_one(X
-         "v = Mul(x, 0.044715)\n"
-         "q = Mul(v, x)\n"
-         "p = Add(q, 1.0)\n"
-         "r = Mul(x, 0.7978845608)\n"
-         "u = Mul(r, p)\n"
-         "t = Tanh(u)\n"
-         "a = Add(1.0, t)\n"
-         "m = Mul(x, a)\n"
-         "y = Mul(0.5, m)\n"
-         "out y\n",
-         gelu);
+  becomes_one(X
+              "c = Pow(x, 3.0)\n"
+              "k = Mul(c, 0.044715)\n"
+              "s = Add(x, k)\n"
+              "u = Mul(s, 0.7978845608)\n"
+              "t = Tanh(u)\n"
+              "a = Add(t, 1.0)\n"
+              "h = Mul(x, 0.5)\n"
+              "y = Mul(h, a)\n"
+              "out y\n",
+              gelu);
+  becomes_one(X
+              "v = Mul(x, 0.044715)\n"
+              "q = Mul(v, x)\n"
+              "p = Add(q, 1.0)\n"
+              "r = Mul(x, 0.7978845608)\n"
+              "u = Mul(r, p)\n"
+              "t = Tanh(u)\n"
+              "a = Add(1.0, t)\n"
+              "m = Mul(x, a)\n"
+              "y = Mul(0.5, m)\n"
+              "out y\n",
+              gelu);
 }
 
-static void what_is_not_gelu_stays(void **state) {
+static void near_misses_of_gelu_are_unchanged(void **state) {
   (void)state;
   stays(X  // another scale
         "d = Div(x, 1.5)\n"
@@ -104,7 +104,7 @@ static void what_is_not_gelu_stays(void **state) {
         "m = Mul(x, a)\n"
         "y = Mul(m, 0.5)\n"
         "out y e\n");
-  stays(X  // half of it is read elsewhere
+  stays(X  // half of it has another reader
         "d = Div(x, 1.4142135)\n"
         "e = Erf(d)\n"
         "a = Add(e, 1.0)\n"
@@ -127,30 +127,30 @@ static void what_is_not_gelu_stays(void **state) {
 static void hard_swish_is_found(void **state) {
   (void)state;
   const char *hard = "y: float32[b,8] = HardSwish(x)";
-  is_one(X
-         "const three float32[1] 3\n"
-         "const six float32[1] 6\n"
-         "a = Add(x, three)\n"
-         "c = Clip(a, 0.0, 6.0)\n"
-         "m = Mul(x, c)\n"
-         "y = Div(m, six)\n"
-         "out y\n",
-         hard);
-  is_one(X
-         "a = Add(x, 3.0)\n"
-         "c = Clip(a, 0.0, 6.0)\n"
-         "d = Div(c, 6.0)\n"
-         "y = Mul(x, d)\n"
-         "out y\n",
-         hard);
-  is_one(X
-         "h = HardSigmoid(x) {alpha=0.16666667, beta=0.5}\n"
-         "y = Mul(h, x)\n"
-         "out y\n",
-         hard);
+  becomes_one(X
+              "const three float32[1] 3\n"
+              "const six float32[1] 6\n"
+              "a = Add(x, three)\n"
+              "c = Clip(a, 0.0, 6.0)\n"
+              "m = Mul(x, c)\n"
+              "y = Div(m, six)\n"
+              "out y\n",
+              hard);
+  becomes_one(X
+              "a = Add(x, 3.0)\n"
+              "c = Clip(a, 0.0, 6.0)\n"
+              "d = Div(c, 6.0)\n"
+              "y = Mul(x, d)\n"
+              "out y\n",
+              hard);
+  becomes_one(X
+              "h = HardSigmoid(x) {alpha=0.16666667, beta=0.5}\n"
+              "y = Mul(h, x)\n"
+              "out y\n",
+              hard);
 }
 
-static void what_is_not_hard_swish_stays(void **state) {
+static void near_misses_of_hard_swish_are_unchanged(void **state) {
   (void)state;
   stays(X
         "a = Add(x, 3.0)\n"
@@ -171,27 +171,27 @@ static void what_is_not_hard_swish_stays(void **state) {
 
 static void silu_is_found(void **state) {
   (void)state;
-  is_one(X
-         "s = Sigmoid(x)\n"
-         "y = Mul(x, s)\n"
-         "out y\n",
-         "y: float32[b,8] = Swish(x) {alpha=1}");
-  is_one(X
-         "k = Mul(x, 1.5)\n"
-         "s = Sigmoid(k)\n"
-         "y = Mul(s, x)\n"
-         "out y\n",
-         "y: float32[b,8] = Swish(x) {alpha=1.5}");
+  becomes_one(X
+              "s = Sigmoid(x)\n"
+              "y = Mul(x, s)\n"
+              "out y\n",
+              "y: float32[b,8] = Swish(x) {alpha=1}");
+  becomes_one(X
+              "k = Mul(x, 1.5)\n"
+              "s = Sigmoid(k)\n"
+              "y = Mul(s, x)\n"
+              "out y\n",
+              "y: float32[b,8] = Swish(x) {alpha=1.5}");
 }
 
-static void what_is_not_silu_stays(void **state) {
+static void near_misses_of_silu_are_unchanged(void **state) {
   (void)state;
   stays(X  // a gate
         "in z float32[b,8]\n"
         "s = Sigmoid(z)\n"
         "y = Mul(x, s)\n"
         "out y\n");
-  stays(X  // the sigmoid is read twice
+  stays(X  // the sigmoid has two readers
         "s = Sigmoid(x)\n"
         "y = Mul(x, s)\n"
         "z = Exp(s)\n"
@@ -214,32 +214,32 @@ static void layer_norm_is_found(void **state) {
   const char *norm =
       "y: float32[b,8] = LayerNormalization(x, w:float32[8], v:float32[8]) "
       "{axis=-1, epsilon=0.125}";
-  is_one(X LN_PARAMS
-         "m = ReduceMean(x, [-1])\n"
-         "d = Sub(x, m)\n"
-         "p = Pow(d, 2.0)\n"
-         "u = ReduceMean(p, [1])\n"
-         "e = Add(u, 0.125)\n"
-         "s = Sqrt(e)\n"
-         "n = Div(d, s)\n"
-         "k = Mul(n, w)\n"
-         "y = Add(k, v)\n"
-         "out y\n",
-         norm);
-  is_one(X LN_PARAMS
-         "m = ReduceMean(x, [-1])\n"
-         "d = Sub(x, m)\n"
-         "dd = Sub(x, m)\n"
-         "p = Mul(dd, dd)\n"
-         "u = ReduceMean(p, [-1])\n"
-         "e = Add(0.125, u)\n"
-         "s = Sqrt(e)\n"
-         "r = Reciprocal(s)\n"
-         "n = Mul(r, d)\n"
-         "k = Mul(w, n)\n"
-         "y = Add(v, k)\n"
-         "out y\n",
-         norm);
+  becomes_one(X LN_PARAMS
+              "m = ReduceMean(x, [-1])\n"
+              "d = Sub(x, m)\n"
+              "p = Pow(d, 2.0)\n"
+              "u = ReduceMean(p, [1])\n"
+              "e = Add(u, 0.125)\n"
+              "s = Sqrt(e)\n"
+              "n = Div(d, s)\n"
+              "k = Mul(n, w)\n"
+              "y = Add(k, v)\n"
+              "out y\n",
+              norm);
+  becomes_one(X LN_PARAMS
+              "m = ReduceMean(x, [-1])\n"
+              "d = Sub(x, m)\n"
+              "dd = Sub(x, m)\n"
+              "p = Mul(dd, dd)\n"
+              "u = ReduceMean(p, [-1])\n"
+              "e = Add(0.125, u)\n"
+              "s = Sqrt(e)\n"
+              "r = Reciprocal(s)\n"
+              "n = Mul(r, d)\n"
+              "k = Mul(w, n)\n"
+              "y = Add(v, k)\n"
+              "out y\n",
+              norm);
 }
 
 static void layer_norm_over_two_axes_without_bias_is_found(void **state) {
@@ -273,7 +273,7 @@ static void layer_norm_over_two_axes_without_bias_is_found(void **state) {
               "s = Sqrt(e)\n"             \
               "n = Div(d, s)\n" last
 
-static void what_is_not_a_layer_norm_stays(void **state) {
+static void near_misses_of_layer_norm_are_unchanged(void **state) {
   (void)state;
   stays(LN("[0]", "y = Mul(n, w)\nout y\n"));
   stays(LN("[-1]", "y = Mul(n, w)\nout y d\n"));
@@ -327,7 +327,7 @@ static void attention_with_mask_and_split_scale_is_found(void **state) {
           "out y\n");
 }
 
-static void attention_with_flags_is_found(void **state) {
+static void attention_with_a_bool_mask_is_found(void **state) {
   (void)state;
 #define FLAGS(low)                           \
   QKV "in m bool[b,1,s,t]\n"                 \
@@ -406,7 +406,7 @@ static void attention_with_two_masks_is_found(void **state) {
           "y.Add: float32[b,2,s,t] = Add(o, m)\n"
           "y: float32[b,2,s,16] = Attention(q, k, v, y.Add) {scale=1}\n"
           "out y\n");
-#define FLAGS_AND_MORE(low)                  \
+#define TWO_MASKS(low)                       \
   QKV "in m bool[1,1,s,t]\n"                 \
       "in o float32[b,1,1,t]\n"              \
       "kt = Transpose(k) {perm=[0,1,3,2]}\n" \
@@ -417,7 +417,7 @@ static void attention_with_two_masks_is_found(void **state) {
       "p = Softmax(d)\n"                     \
       "y = MatMul(p, v)\n"                   \
       "out y\n"
-  becomes(FLAGS_AND_MORE("-3.4028235e38"), NULL,
+  becomes(TWO_MASKS("-3.4028235e38"), NULL,
           QKV_DUMP
           "in m: bool[1,1,s,t]\n"
           "in o: float32[b,1,1,t]\n"
@@ -425,7 +425,7 @@ static void attention_with_two_masks_is_found(void **state) {
           "y.Add: float32[b,1,s,t] = Add(y.Where, o)\n"
           "y: float32[b,2,s,16] = Attention(q, k, v, y.Add) {scale=1}\n"
           "out y\n");
-  stays(FLAGS_AND_MORE("-1.0e9"));  // a score and the other mask still count
+  stays(TWO_MASKS("-1.0e9"));  // the score and the other mask still matter
   becomes(QKV
           "in m bool[1,1,s,t]\n"
           "in o float32[b,1,1,t]\n"
@@ -445,7 +445,7 @@ static void attention_with_two_masks_is_found(void **state) {
           "out y\n");
 }
 
-static void attention_without_nan_is_found(void **state) {
+static void attention_with_nan_replaced_is_found(void **state) {
   (void)state;
 #define NO_NAN(zero, of)                     \
   QKV "kt = Transpose(k) {perm=[0,1,3,2]}\n" \
@@ -465,7 +465,7 @@ static void attention_without_nan_is_found(void **state) {
   stays(NO_NAN("0.0", "a"));
 }
 
-static void the_transpose_of_keys_is_turned_back(void **state) {
+static void the_transpose_of_keys_is_undone(void **state) {
   (void)state;
   becomes(
       "in q float32[b,2,s,16]\n"
@@ -485,8 +485,8 @@ static void the_transpose_of_keys_is_turned_back(void **state) {
       "out y\n");
 }
 
-// As some exporters turn keys: with one axis for batch and heads.
-static void keys_may_be_turned_with_their_heads_joined(void **state) {
+// As some exporters transpose keys: with batch and heads merged.
+static void keys_may_be_transposed_with_merged_heads(void **state) {
   (void)state;
   becomes(QKV
           "d = Shape(k)\n"
@@ -494,9 +494,9 @@ static void keys_may_be_turned_with_their_heads_joined(void **state) {
           "t = Slice(d, [2], [3])\n"
           "three = Concat([-1], t, [16]) {axis=0}\n"
           "joined = Reshape(k, three)\n"
-          "turned = Transpose(joined) {perm=[0,2,1]}\n"
+          "swapped = Transpose(joined) {perm=[0,2,1]}\n"
           "four = Concat(heads, [16], t) {axis=0}\n"
-          "kt = Reshape(turned, four)\n"
+          "kt = Reshape(swapped, four)\n"
           "a = MatMul(q, kt)\n"
           "p = Softmax(a)\n"
           "y = MatMul(p, v)\n"
@@ -510,8 +510,8 @@ static void keys_may_be_turned_with_their_heads_joined(void **state) {
       "in k float32[7,b,32]\n"
       "in v float32[b,2,7,16]\n"
       "joined = Reshape(k, [7,-1,16])\n"
-      "turned = Transpose(joined) {perm=[1,2,0]}\n"
-      "kt = Reshape(turned, [-1,2,16,7])\n"
+      "swapped = Transpose(joined) {perm=[1,2,0]}\n"
+      "kt = Reshape(swapped, [-1,2,16,7])\n"
       "a = MatMul(q, kt)\n"
       "p = Softmax(a)\n"
       "y = MatMul(p, v)\n"
@@ -527,7 +527,7 @@ static void keys_may_be_turned_with_their_heads_joined(void **state) {
       "out y\n");
 }
 
-// Batch and heads in one axis, and nobody says how many heads there are.
+// Batch and heads merged, and the number of heads is unknown.
 static void attention_over_three_axes_is_found(void **state) {
   (void)state;
   becomes(
@@ -574,8 +574,8 @@ static void attention_over_three_axes_is_found(void **state) {
       "out y\n");
 }
 
-// They are joined for products alone, as in models of older libraries.
-static void joined_heads_come_apart(void **state) {
+// They are merged for the matmuls only, as in models of older libraries.
+static void merged_heads_are_split(void **state) {
   (void)state;
   becomes(QKV
           "in m bool[b,1,1,t]\n"
@@ -634,8 +634,8 @@ static void heads_stay_in_rows(void **state) {
       "out y\n");
 }
 
-// Each differs from the one above in one point.
-static void heads_that_go_elsewhere_stay(void **state) {
+// Each case differs from the one above in one point.
+static void heads_with_other_readers_stay_split(void **state) {
   (void)state;
 #define HEADS(reshape, perm, after)      \
   "in x float32[b,s,32]\n"               \
@@ -656,9 +656,9 @@ static void heads_that_go_elsewhere_stay(void **state) {
   QKV "kt = Transpose(k) {perm=[0,1,3,2]}\n" \
       "a = MatMul(q, kt)\n"
 
-static void what_is_not_attention_stays(void **state) {
+static void near_misses_of_attention_are_unchanged(void **state) {
   (void)state;
-  stays(SCORES  // probabilities are a result
+  stays(SCORES  // the probabilities are a result
         "p = Softmax(a)\n"
         "y = MatMul(p, v)\n"
         "out y p\n");
@@ -706,28 +706,28 @@ static void what_is_not_attention_stays(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(gelu_is_found_in_any_order),
+      cmocka_unit_test(gelu_is_matched_in_any_order),
       cmocka_unit_test(tanh_gelu_is_found),
-      cmocka_unit_test(what_is_not_gelu_stays),
+      cmocka_unit_test(near_misses_of_gelu_are_unchanged),
       cmocka_unit_test(hard_swish_is_found),
-      cmocka_unit_test(what_is_not_hard_swish_stays),
+      cmocka_unit_test(near_misses_of_hard_swish_are_unchanged),
       cmocka_unit_test(silu_is_found),
-      cmocka_unit_test(what_is_not_silu_stays),
+      cmocka_unit_test(near_misses_of_silu_are_unchanged),
       cmocka_unit_test(layer_norm_is_found),
       cmocka_unit_test(layer_norm_over_two_axes_without_bias_is_found),
-      cmocka_unit_test(what_is_not_a_layer_norm_stays),
+      cmocka_unit_test(near_misses_of_layer_norm_are_unchanged),
       cmocka_unit_test(attention_is_found),
       cmocka_unit_test(attention_with_mask_and_split_scale_is_found),
-      cmocka_unit_test(attention_with_flags_is_found),
+      cmocka_unit_test(attention_with_a_bool_mask_is_found),
       cmocka_unit_test(attention_with_two_masks_is_found),
-      cmocka_unit_test(attention_without_nan_is_found),
+      cmocka_unit_test(attention_with_nan_replaced_is_found),
       cmocka_unit_test(attention_over_three_axes_is_found),
-      cmocka_unit_test(joined_heads_come_apart),
-      cmocka_unit_test(the_transpose_of_keys_is_turned_back),
-      cmocka_unit_test(keys_may_be_turned_with_their_heads_joined),
+      cmocka_unit_test(merged_heads_are_split),
+      cmocka_unit_test(the_transpose_of_keys_is_undone),
+      cmocka_unit_test(keys_may_be_transposed_with_merged_heads),
       cmocka_unit_test(heads_stay_in_rows),
-      cmocka_unit_test(heads_that_go_elsewhere_stay),
-      cmocka_unit_test(what_is_not_attention_stays),
+      cmocka_unit_test(heads_with_other_readers_stay_split),
+      cmocka_unit_test(near_misses_of_attention_are_unchanged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,17 @@
-// graph/removed.c -- which pass removed which node of the model.
+// graph/removed.c -- records which pass removed which node of the model.
 //
-// Most nodes leave the graph by `dead`, some passes after the one that replaced
-// their results. So after each pass that changed something the nodes are found
-// whose results still reach a result of the graph: those that do so no more
-// were removed by that pass.
+// Most nodes leave the graph in `dead`, some passes after the one that replaced
+// their results. So after each pass that changed something we find the nodes on
+// which a result of the graph still depends; a node that has dropped out of
+// that set was removed by that pass.
 #include <stdlib.h>
 
 #include "graph/rewrite.h"
 
 struct lb_removal {
   lb_node **nodes;  // by id; NULL: removed, or never there
-  lb_op *ops;       // of these, as the model has them
-  bool *reached;    // by id
+  lb_op *ops;       // their operators in the model
+  bool *reached;    // by node id
   bool *live;       // by value id
   uint32_t n, n_live;
 };
@@ -65,7 +65,7 @@ static bool is_live(const lb_removal *r, const lb_node *n) {
   return false;
 }
 
-// From last to first, so that the readers of a node come before it.
+// From last to first, so that a node's readers are visited before it.
 static void reach(lb_removal *r, const lb_region *region) {
   mark_all(r, region->results, region->n_results);
   for (uint32_t i = region->n_nodes; i-- > 0;) {

@@ -1,4 +1,4 @@
-// graph/resize.c -- coordinates, filters and rounding of Resize.
+// graph/resize.c -- coordinates, filters and rounding modes of Resize.
 #include "graph/resize.h"
 
 #include <math.h>
@@ -25,9 +25,10 @@ bool lb_resize_is_plain(const lb_node *n) {
                 "stretch") == 0;
 }
 
-// The place of the attribute's value in `names`, which ends with NULL.
-static lb_status choice(const lb_node *n, const char *attr, const char *dflt,
-                        const char *const *names, int *out) {
+// The index of the attribute's value in `names`, which ends with NULL.
+static lb_status find_choice(const lb_node *n, const char *attr,
+                             const char *dflt, const char *const *names,
+                             int *out) {
   const char *value = lb_attr_str(n, attr, dflt);
   for (*out = 0; names[*out]; ++*out)
     if (!strcmp(value, names[*out])) return LB_OK;
@@ -48,10 +49,11 @@ lb_status lb_resize_read_modes(const lb_node *n, lb_resize *out) {
                                           "by_scale",
                                           NULL};
   int coord, kind, round;
-  LB_TRY(choice(n, "coordinate_transformation_mode", "half_pixel", coords,
-                &coord));
-  LB_TRY(choice(n, "mode", "nearest", filters, &kind));
-  LB_TRY(choice(n, "nearest_mode", "round_prefer_floor", roundings, &round));
+  LB_TRY(find_choice(n, "coordinate_transformation_mode", "half_pixel", coords,
+                     &coord));
+  LB_TRY(find_choice(n, "mode", "nearest", filters, &kind));
+  LB_TRY(
+      find_choice(n, "nearest_mode", "round_prefer_floor", roundings, &round));
   out->coord = (lb_coord)coord;
   out->filter = (lb_filter)kind;
   out->rounding = (lb_rounding)round;
@@ -62,9 +64,9 @@ lb_status lb_resize_read_modes(const lb_node *n, lb_resize *out) {
   return LB_OK;
 }
 
-// -- places ------------------------------------------------------------------
+// -- positions ---------------------------------------------------------------
 
-// Where place o of the result lies in the input.
+// The input coordinate of output position o.
 static float coordinate(const lb_resize *r, const lb_resize_axis *a,
                         int64_t o) {
   float x = (float)o, scale = r->scale[a->d];
@@ -114,14 +116,14 @@ static double cubic(double a, double x) {
   return 0;
 }
 
-// The weight of an input at distance x, in units of the filter.
+// The weight of an input element at distance x, in units of the filter.
 static double filter_weight(const lb_resize *r, double x) {
   if (r->filter == LB_FILTER_CUBIC) return cubic(r->cubic_a, x);
   double w = 1 - fabs(x);
   return w > 0 ? w : 0;
 }
 
-// Taps [first, first + taps) around floor(x); antialiasing stretches them.
+// The scale of the filter along axis d: antialiasing widens it.
 static double stretch_of(const lb_resize *r, int d) {
   return r->antialias && r->scale[d] < 1 ? (double)r->scale[d] : 1;
 }
@@ -137,7 +139,7 @@ static int64_t first_tap(const lb_resize *r, int d) {
 static void find_taps(const lb_resize *r, const lb_resize_axis *a, int64_t taps,
                       float x, int64_t *index, double *weight) {
   double base = floor((double)x), ratio = (double)x - base, sum = 0;
-  if (ratio == 0) base -= 1, ratio = 1;  // the left neighbour is preferred
+  if (ratio == 0) base -= 1, ratio = 1;  // prefer the left neighbour
   int64_t first = first_tap(r, a->d);
   double stretch = stretch_of(r, a->d);
   for (int64_t k = 0; k < taps; k++) {

@@ -1,4 +1,5 @@
-// graph/rewrite.c -- use counts, replacing and walking, for all passes.
+// graph/rewrite.c -- use counts, replacing values, inserting nodes and walking,
+// for all passes.
 #include "graph/rewrite.h"
 
 #include <stdlib.h>
@@ -53,7 +54,7 @@ void lb_rewrite_use(lb_rewrite *rw, const lb_value *v, int delta) {
   *uses = delta > 0 ? *uses + 1 : *uses - 1;
 }
 
-// Dropout draws numbers when it trains; one that does not is a no-op.
+// Dropout is random when it trains; otherwise it is a no-op.
 bool lb_rewrite_random(const lb_node *n) {
   return lb_op_has(n->op, LB_TRAIT_RANDOM) ||
          (n->op == LB_OP_Dropout && n->n_in > 2 && n->in[2]);
@@ -111,10 +112,10 @@ lb_status lb_rewrite_value(lb_rewrite *rw, const lb_value *v, const char *tag,
   return st;
 }
 
-// A node at the end of n's region, moved to where n stands or right behind it.
-// It has the name of n, which is what the model's author knows of it.
-static lb_status add_beside(lb_node *n, bool behind, lb_op op, uint32_t n_in,
-                            lb_node **out) {
+// Appends a node to n's region and moves it right before or after n. It gets
+// the name of n, which the model's author knows.
+static lb_status add_next_to(lb_node *n, bool after, lb_op op, uint32_t n_in,
+                             lb_node **out) {
   lb_region *r = n->region;
   LB_TRY(lb_node_new(r, op, n->name, n_in, 1, out));
   uint32_t at = r->n_nodes - 1;
@@ -122,8 +123,8 @@ static lb_status add_beside(lb_node *n, bool behind, lb_op op, uint32_t n_in,
     r->nodes[at] = r->nodes[at - 1];
     at--;
   }
-  r->nodes[at] = behind ? *out : n;
-  r->nodes[at - 1] = behind ? n : *out;
+  r->nodes[at] = after ? *out : n;
+  r->nodes[at - 1] = after ? n : *out;
   return LB_OK;
 }
 
@@ -132,7 +133,7 @@ lb_status lb_rewrite_insert(lb_rewrite *rw, lb_node *n, lb_op op,
   lb_value *v, **first = n->out;
   while (!*first) first++;
   LB_TRY(lb_rewrite_value(rw, *first, lb_op_infos[op].name, &v));
-  LB_TRY(add_beside(n, false, op, n_in, out));
+  LB_TRY(add_next_to(n, false, op, n_in, out));
   for (uint32_t i = 0; i < n_in; i++) {
     (*out)->in[i] = in[i];
     lb_rewrite_use(rw, in[i], 1);
@@ -166,7 +167,7 @@ lb_status lb_rewrite_after(lb_rewrite *rw, lb_node *n, uint32_t i, lb_op op,
                            lb_node **out) {
   lb_value *old = n->out[i], *v;
   LB_TRY(lb_rewrite_value(rw, old, lb_op_infos[n->op].name, &v));
-  LB_TRY(add_beside(n, true, op, 1, out));
+  LB_TRY(add_next_to(n, true, op, 1, out));
   lb_node_set_out(*out, 0, old);
   lb_node_set_out(n, i, v);
   (*out)->in[0] = v;
@@ -186,7 +187,7 @@ static lb_value *resolve(lb_rewrite *rw, lb_value *v) {
   return to;
 }
 
-// Recursion is bounded: the verifier has checked how deep regions nest.
+// The recursion is bounded, because the verifier has checked the nesting depth.
 static lb_status walk_region(lb_rewrite *rw, lb_region *r, lb_visit_fn *visit) {
   for (uint32_t i = 0; i < r->n_nodes; i++) {
     lb_node *n = r->nodes[i];

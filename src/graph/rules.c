@@ -1,11 +1,11 @@
-// graph/rules.c -- the checks and steps that many shape rules share.
+// graph/rules.c -- checks and steps that many shape rules share.
 #include "graph/rules.h"
 
 #include "base/strbuf.h"
 
 // -- text --------------------------------------------------------------------
 
-static const char *keep_text(const lb_infer *c, lb_strbuf *s) {
+static const char *finish_text(const lb_infer *c, lb_strbuf *s) {
   const char *text = lb_arena_strdup(c->arena, lb_strbuf_str(s));
   lb_strbuf_fini(s);
   return text ? text : "?";
@@ -20,7 +20,7 @@ const char *lb_rule_dims(const lb_infer *c, int rank, const lb_dim *dims) {
     lb_dim_print(dims[i], &s);
   }
   lb_strbuf_putc(&s, ']');
-  return keep_text(c, &s);
+  return finish_text(c, &s);
 }
 
 const char *lb_rule_text(const lb_infer *c, int i) {
@@ -30,7 +30,7 @@ const char *lb_rule_text(const lb_infer *c, int i) {
 const char *lb_rule_dim(const lb_infer *c, lb_dim d) {
   lb_strbuf s = {0};
   lb_dim_print(d, &s);
-  return keep_text(c, &s);
+  return finish_text(c, &s);
 }
 
 // -- outputs -----------------------------------------------------------------
@@ -72,7 +72,7 @@ static lb_status bad_type(const lb_infer *c, int i, unsigned types) {
     lb_strbuf_puts(&s, lb_dtype_name((lb_dtype)t));
   }
   return lb_infer_error(c, "input %d is %s; it must be one of %s", i,
-                        lb_dtype_name(c->in[i].dtype), keep_text(c, &s));
+                        lb_dtype_name(c->in[i].dtype), finish_text(c, &s));
 }
 
 lb_status lb_rule_takes(const lb_infer *c, int i, unsigned types) {
@@ -93,8 +93,9 @@ lb_status lb_rule_type_attr(const lb_infer *c, const char *name, lb_dtype dflt,
   int64_t code = lb_attr_int(c->node, name, 0);
   *out = code ? lb_attr_dtype(code) : dflt;
   if (*out != LB_NONE) return LB_OK;
-  return lb_error(LB_UNSUPPORTED, "%s is %lld, a data type Limber has not",
-                  name, (long long)code);
+  return lb_error(LB_UNSUPPORTED,
+                  "%s is %lld, a data type that Limber does not support", name,
+                  (long long)code);
 }
 
 // -- ranks and axes ----------------------------------------------------------
@@ -123,7 +124,7 @@ lb_status lb_rule_axis(const lb_infer *c, int64_t axis, int rank, int *out) {
   return LB_OK;
 }
 
-lb_status lb_rule_lines(const lb_infer *c) {
+lb_status lb_rule_elements(const lb_infer *c) {
   const lb_vinfo *x = &c->in[0], *ix = &c->in[1];
   LB_TRY(lb_rule_takes(c, 1, LB_TYPES_INDEX));
   LB_TRY(lb_rule_rank(c, 0, 1, LB_MAX_RANK));
@@ -134,7 +135,7 @@ lb_status lb_rule_lines(const lb_infer *c) {
   for (int i = 0; i < ix->rank; i++) {
     if (i != axis &&
         lb_dim_known(ix->dims[i]).at_least > lb_dim_known(x->dims[i]).at_most)
-      return lb_infer_error(c, "indices %s reach beyond data %s in dim %d",
+      return lb_infer_error(c, "indices %s exceed data %s in dim %d",
                             lb_rule_text(c, 1), lb_rule_text(c, 0), i);
   }
   return LB_OK;
@@ -216,9 +217,9 @@ lb_status lb_rule_scalar(const lb_infer *c, int i, const char *what) {
                         lb_rule_text(c, i));
 }
 
-// Stands for an expression over a and b that is too large to keep.
-static lb_status stand_in(const lb_infer *c, lb_dim a, lb_dim b, bool minus,
-                          lb_dim *out) {
+// A fresh symbol for an expression over a and b that is too large to keep.
+static lb_status fresh_for(const lb_infer *c, lb_dim a, lb_dim b, bool minus,
+                           lb_dim *out) {
   bool size =
       !minus && lb_dim_known(a).at_least >= 0 && lb_dim_known(b).at_least >= 0;
   return size ? lb_symtab_fresh(c->syms, out)
@@ -231,7 +232,7 @@ static lb_status stand_in(const lb_infer *c, lb_dim a, lb_dim b, bool minus,
     lb_status st = lb_dim_##name(c->syms, a, b, out);                      \
     if (!lb_failed(st) || lb_status_code(st) != LB_UNSUPPORTED) return st; \
     lb_status_drop(st);                                                    \
-    return stand_in(c, a, b, minus, out);                                  \
+    return fresh_for(c, a, b, minus, out);                                 \
   }
 MATH(add, false)
 MATH(sub, true)
@@ -264,19 +265,19 @@ static bool min_is(const lb_infer *c, lb_dim a, lb_dim b, lb_dim *out) {
   return ok;
 }
 
-// True if b is never more than a, and 0 only where a is: then a is the result
-// wherever the two broadcast (seq against min(seq,512)).
+// Whether b is never more than a, and 0 only where a is: then a is the result
+// wherever the two broadcast (such as seq against min(seq,512)).
 static bool covers(const lb_infer *c, lb_dim a, lb_dim b) {
-  lb_dim less, a1, b1, one = lb_dim_const(1);
-  return min_is(c, a, b, &less) && lb_dim_equal(less, b) &&
+  lb_dim smaller, a1, b1, one = lb_dim_const(1);
+  return min_is(c, a, b, &smaller) && lb_dim_equal(smaller, b) &&
          min_is(c, a, one, &a1) && min_is(c, b, one, &b1) &&
          lb_dim_equal(a1, b1);
 }
 
-// A dim known to be neither 1 nor the other's is the result's: the other must
-// be 1 or equal. Of two that may be 1 neither is known to win.
-static lb_status join_dims(const lb_infer *c, lb_dim a, lb_dim b, lb_dim *out,
-                           bool *clash) {
+// A dim that is known not to be 1 is the result, because the other one must be
+// 1 or equal. If both may be 1, neither is known to be the result.
+static lb_status broadcast_dims(const lb_infer *c, lb_dim a, lb_dim b,
+                                lb_dim *out, bool *clash) {
   *clash = false;
   *out = a;
   if (lb_dim_equal(a, b) || lb_dim_is(b, 1)) return LB_OK;
@@ -294,7 +295,7 @@ static lb_status join_dims(const lb_infer *c, lb_dim a, lb_dim b, lb_dim *out,
   return a_wins || covers(c, a, b) ? LB_OK : lb_rule_fresh(c, out);
 }
 
-// Of two inputs, both as they are; of more, what came before is joined.
+// With two inputs, names both shapes; with more, `before` is the result so far.
 static lb_status clash_error(const lb_infer *c, const char *before, lb_dim ours,
                              int i, int axis, int rank) {
   const lb_vinfo *x = &c->in[i];
@@ -320,13 +321,13 @@ lb_status lb_rule_broadcast(lb_infer *c, const int *inputs, int n, int *rank,
     const lb_vinfo *x = &c->in[inputs[k]];
     for (int i = 0, at = r - x->rank; i < x->rank; i++, at++) {
       bool clash;
-      lb_dim joined;
-      LB_TRY(join_dims(c, dims[at], x->dims[i], &joined, &clash));
+      lb_dim merged;
+      LB_TRY(broadcast_dims(c, dims[at], x->dims[i], &merged, &clash));
       if (clash)
         return clash_error(
             c, n == 2 ? lb_rule_text(c, inputs[0]) : lb_rule_dims(c, r, dims),
             dims[at], inputs[k], at, r);
-      dims[at] = joined;
+      dims[at] = merged;
     }
   }
   return LB_OK;

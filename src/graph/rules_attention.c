@@ -1,22 +1,22 @@
-// graph/rules_attention.c -- sequences: attention, and what carries a state
-// along them.
+// graph/rules_attention.c -- sequence operators: attention, recurrences and
+// others that carry a state.
 #include <string.h>
 
 #include "graph/rules.h"
 
 // -- Attention ---------------------------------------------------------------
 
-// Q, K or V seen as [batch, heads, length, size].
-typedef struct heads {
+// Q, K or V as [batch, heads, length, size].
+typedef struct head_dims {
   lb_dim batch, n, length, size;
-} heads;
+} head_dims;
 
 static lb_status split_heads(const lb_infer *c, int i, const char *attr,
-                             heads *h) {
+                             head_dims *h) {
   const lb_vinfo *x = &c->in[i];
   const lb_dim *d = x->dims;
   if (x->rank == 4) {
-    *h = (heads){d[0], d[1], d[2], d[3]};
+    *h = (head_dims){d[0], d[1], d[2], d[3]};
     return LB_OK;
   }
   int64_t n = lb_attr_int(c->node, attr, 0);
@@ -27,12 +27,12 @@ static lb_status split_heads(const lb_infer *c, int i, const char *attr,
                           "input %d is %s; its last dim must split into "
                           "%lld heads",
                           i, lb_rule_text(c, i), (long long)n);
-  *h = (heads){d[0], lb_dim_const(n), d[1], {0}};
+  *h = (head_dims){d[0], lb_dim_const(n), d[1], {0}};
   return lb_rule_divexact(c, d[2], lb_dim_const(n), &h->size);
 }
 
-static lb_status check_heads(const lb_infer *c, const heads *q, const heads *k,
-                             const heads *v) {
+static lb_status check_heads(const lb_infer *c, const head_dims *q,
+                             const head_dims *k, const head_dims *v) {
   if (lb_rule_differ(q->batch, k->batch) || lb_rule_differ(q->batch, v->batch))
     return lb_infer_error(c, "Q %s, K %s and V %s differ in batch",
                           lb_rule_text(c, 0), lb_rule_text(c, 1),
@@ -45,17 +45,18 @@ static lb_status check_heads(const lb_infer *c, const heads *q, const heads *k,
                           lb_rule_text(c, 1), lb_rule_text(c, 2));
   if (lb_dim_is_const(q->n) && lb_dim_is_const(k->n) &&
       (k->n.k == 0 || q->n.k % k->n.k != 0))
-    return lb_infer_error(c, "%s heads of Q are no multiple of %s heads of K",
+    return lb_infer_error(c,
+                          "%s heads of Q are not a multiple of %s heads of K",
                           lb_rule_dim(c, q->n), lb_rule_dim(c, k->n));
   return LB_OK;
 }
 
-// Past keys and values come together; *total is past and new length.
-static lb_status add_past(const lb_infer *c, const heads *k, const heads *v,
-                          lb_dim *total) {
+// Past keys and values must be given together; *total is past and new length.
+static lb_status add_past(const lb_infer *c, const head_dims *k,
+                          const head_dims *v, lb_dim *total) {
   *total = k->length;
   if (lb_rule_has(c, 4) != lb_rule_has(c, 5))
-    return lb_infer_error(c, "past_key and past_value must come together");
+    return lb_infer_error(c, "past_key and past_value must be given together");
   if (!lb_rule_has(c, 4)) return LB_OK;
   LB_TRY(lb_rule_rank(c, 4, 4, 4));
   if (c->in[4].rank < 0) return lb_rule_fresh(c, total);
@@ -67,7 +68,7 @@ static lb_status add_past(const lb_infer *c, const heads *k, const heads *v,
   return lb_rule_add(c, past, k->length, total);
 }
 
-// The mask broadcasts to the scores, but may end early in its last dim.
+// The mask broadcasts to the scores, but may be shorter in its last dim.
 static lb_status check_mask(const lb_infer *c, const lb_dim *scores) {
   const lb_vinfo *m = &c->in[3];
   if (!lb_rule_ranked(c, 3) || m->rank == 0) return LB_OK;
@@ -100,7 +101,7 @@ lb_status lb_shape_attention(lb_infer *c) {
   lb_rule_type(c, 0, x->dtype);
   if (x->rank < 0 || c->in[1].rank < 0 || c->in[2].rank < 0)
     return lb_rule_unknown(c, 0, x->dtype, x->rank);
-  heads q, k, v;
+  head_dims q, k, v;
   lb_dim total;
   LB_TRY(split_heads(c, 0, "q_num_heads", &q));
   LB_TRY(split_heads(c, 1, "kv_num_heads", &k));
@@ -124,9 +125,9 @@ lb_status lb_shape_attention(lb_infer *c) {
 
 // -- LinearAttention ---------------------------------------------------------
 
-// Decay and beta: [batch, length, per head] with one of two widths.
+// Decay and beta are [batch, length, width] with one of two widths.
 static lb_status check_gate(const lb_infer *c, int i, const char *what,
-                            const heads *k, lb_dim a, lb_dim b) {
+                            const head_dims *k, lb_dim a, lb_dim b) {
   if (!lb_rule_ranked(c, i)) return LB_OK;
   LB_TRY(lb_rule_rank(c, i, 3, 3));
   bool first = !lb_rule_differ(c->in[i].dims[2], a);
@@ -148,7 +149,7 @@ lb_status lb_shape_linear_attention(lb_infer *c) {
     LB_TRY(lb_rule_unknown(c, 1, ts, 4));
     return lb_rule_unknown(c, 0, x->dtype, 3);
   }
-  heads q, k, v;
+  head_dims q, k, v;
   LB_TRY(split_heads(c, 0, "q_num_heads", &q));
   LB_TRY(split_heads(c, 1, "kv_num_heads", &k));
   LB_TRY(split_heads(c, 2, "kv_num_heads", &v));
@@ -181,7 +182,7 @@ lb_status lb_shape_causal_conv(lb_infer *c) {
   LB_TRY(lb_rule_expect(c, 1, "weight", 3,
                         (lb_dim[]){ch, lb_dim_const(1), w->dims[2]}));
   if (lb_dim_is(w->dims[2], 0))
-    return lb_infer_error(c, "weight %s holds no taps", lb_rule_text(c, 1));
+    return lb_infer_error(c, "weight %s has no taps", lb_rule_text(c, 1));
   LB_TRY(lb_rule_plus(c, w->dims[2], -1, &state[2]));
   LB_TRY(lb_rule_expect(c, 2, "bias", 1, &ch));
   LB_TRY(lb_rule_expect(c, 3, "past_state", 3, state));
@@ -207,11 +208,11 @@ static lb_status rnn_sizes(const lb_infer *c, rnn *r) {
   int64_t hidden = lb_attr_int(c->node, "hidden_size", -1);
   r->hidden = rec->rank == 3 ? rec->dims[2] : lb_dim_const(hidden);
   if (hidden >= 0) {
-    lb_dim said = lb_dim_const(hidden);
-    if (lb_rule_differ(said, r->hidden))
+    lb_dim given = lb_dim_const(hidden);
+    if (lb_rule_differ(given, r->hidden))
       return lb_infer_error(c, "hidden_size is %lld but R is %s",
                             (long long)hidden, lb_rule_text(c, 2));
-    r->hidden = said;
+    r->hidden = given;
   }
   r->seq = x->dims[r->batch_first];
   r->batch = x->dims[!r->batch_first];
@@ -259,8 +260,8 @@ lb_status lb_shape_rnn(lb_infer *c) {
     if (i != 4 || masked) LB_TRY(lb_rule_same_type(c, 0, i));
   }
   for (int i = 0; i < 3; i++) LB_TRY(lb_rule_rank(c, i, 3, 3));
-  bool sized = lb_attr_int(c->node, "hidden_size", -1) >= 0;
-  if (x->rank < 0 || (c->in[2].rank < 0 && !sized)) {
+  bool has_hidden_size = lb_attr_int(c->node, "hidden_size", -1) >= 0;
+  if (x->rank < 0 || (c->in[2].rank < 0 && !has_hidden_size)) {
     LB_TRY(lb_rule_unknown(c, 0, x->dtype, 4));
     LB_TRY(lb_rule_unknown(c, 1, x->dtype, 3));
     return lb_rule_unknown(c, 2, x->dtype, 3);

@@ -1,10 +1,10 @@
-// graph/rules_content.c -- integers that flow: the contents of small vectors,
-// as expressions.
+// graph/rules_content.c -- tracks the contents of small integer vectors as
+// expressions.
 //
 // Exporters compute shapes in the graph (Shape, Gather, Mul, Concat, Reshape).
-// Following those integers keeps what they decide symbolic. Contents are a
-// gain, never a duty: where they cannot be told, the output simply has none,
-// or a symbol of its own for that element.
+// Tracking these integers keeps the shapes that they determine symbolic.
+// Contents are optional: where they are not known, the output has none, or a
+// fresh symbol for that element.
 #include <string.h>
 
 #include "graph/rules.h"
@@ -81,7 +81,7 @@ static bool read_float(const lb_tensor *t, int64_t i, double *out) {
   }
 }
 
-// Elements of t, or -1 if more than cap.
+// Number of elements of t, or -1 if more than cap.
 static int small_count(const lb_tensor *t, int cap) {
   int64_t n = 1;
   for (int d = 0; d < t->rank; d++) {
@@ -143,8 +143,8 @@ int lb_rule_length(const lb_infer *c, int i) {
 
 // -- writing -----------------------------------------------------------------
 
-// Sizes fit into 32 bits wherever models put them there; narrower types are
-// for data.
+// Symbolic sizes are assumed to fit into int32 where models use it; narrower
+// types are for data.
 static bool can_hold(lb_dtype t, lb_dim v) {
   if (!lb_dim_is_const(v)) return t == LB_I64 || t == LB_I32 || t == LB_BOOL;
   switch (t) {
@@ -161,8 +161,8 @@ static bool can_hold(lb_dtype t, lb_dim v) {
   }
 }
 
-// Elements output o has room for, or -1 if it may hold no contents.
-static int module_of(const lb_infer *c, int o) {
+// Number of elements of output o, or -1 if its contents cannot be tracked.
+static int capacity_of(const lb_infer *c, int o) {
   if (!lb_rule_wants(c, o)) return -1;
   const lb_vinfo *x = &c->out[o];
   if (lb_dtype_is_float(x->dtype) || x->rank < 0 || x->rank > 1) return -1;
@@ -172,7 +172,7 @@ static int module_of(const lb_infer *c, int o) {
 }
 
 lb_status lb_content_set(lb_infer *c, int o, const lb_dim *v, int n) {
-  if (n < 0 || n > LB_MAX_KNOWN || module_of(c, o) != n) return LB_OK;
+  if (n < 0 || n > LB_MAX_KNOWN || capacity_of(c, o) != n) return LB_OK;
   for (int i = 0; i < n; i++)
     if (!can_hold(c->out[o].dtype, v[i])) return LB_OK;
   lb_dim *known = lb_arena_alloc(c->arena, (size_t)(n ? n : 1) * sizeof *known,
@@ -186,7 +186,7 @@ lb_status lb_content_set(lb_infer *c, int o, const lb_dim *v, int n) {
 
 lb_status lb_content_copy(lb_infer *c, int o, int i) {
   lb_dim v[LB_MAX_KNOWN];
-  if (module_of(c, o) < 0) return LB_OK;
+  if (capacity_of(c, o) < 0) return LB_OK;
   int n = lb_infer_ints(c, i, v, LB_MAX_KNOWN);
   if (c->out[o].dtype == LB_BOOL && c->in[i].dtype != LB_BOOL) {
     for (int k = 0; k < n; k++) {
@@ -201,9 +201,9 @@ lb_status lb_content_copy(lb_infer *c, int o, int i) {
 
 // -- arithmetic --------------------------------------------------------------
 
-// True if it went well. Contents that overflow are contents not known; only
-// running out of memory is remembered, in *st.
-static bool went_well(lb_status r, lb_status *st) {
+// Whether r is no failure. Contents that overflow are unknown; only running out
+// of memory is an error, returned in *st.
+static bool succeeded(lb_status r, lb_status *st) {
   if (!lb_failed(r)) return true;
   if (lb_status_code(r) == LB_OOM && !lb_failed(*st))
     *st = r;
@@ -212,7 +212,7 @@ static bool went_well(lb_status r, lb_status *st) {
   return false;
 }
 
-// 1 true, 0 false, -1 it depends.
+// 1: true, 0: false, -1: depends on the symbols.
 static int is_less(lb_dim a, lb_dim b) {
   lb_dim_range fa = lb_dim_known(a), fb = lb_dim_known(b);
   if (fa.at_most < fb.at_least) return 1;
@@ -234,11 +234,11 @@ static bool truth(int x, lb_dim *out) {
 
 // And, Or, Xor of bools, each 0, 1 or unknown.
 static int logic(lb_op op, lb_dim a, lb_dim b) {
-  int decides = op == LB_OP_Or;
-  if (op != LB_OP_Xor && (lb_dim_is(a, decides) || lb_dim_is(b, decides)))
-    return decides;
+  int absorbing = op == LB_OP_Or;
+  if (op != LB_OP_Xor && (lb_dim_is(a, absorbing) || lb_dim_is(b, absorbing)))
+    return absorbing;
   if (!lb_dim_is_const(a) || !lb_dim_is_const(b)) return -1;
-  return op == LB_OP_Xor ? a.k != b.k : !decides;
+  return op == LB_OP_Xor ? a.k != b.k : !absorbing;
 }
 
 static bool divide(lb_symtab *t, lb_op op, lb_dim a, lb_dim b, bool c_like,
@@ -248,12 +248,12 @@ static bool divide(lb_symtab *t, lb_op op, lb_dim a, lb_dim b, bool c_like,
     return false;
   if (constant && op == LB_OP_Div) return *out = lb_dim_const(a.k / b.k), true;
   if (constant && c_like) return *out = lb_dim_const(a.k % b.k), true;
-  // Floor and truncation agree where nothing is negative.
+  // Floor and truncation agree for non-negative operands.
   if (op == LB_OP_Div || c_like) {
     if (lb_dim_known(a).at_least < 0 || lb_dim_known(b).at_least < 0)
       return false;
   }
-  return went_well(op == LB_OP_Div ? lb_dim_floordiv(t, a, b, out)
+  return succeeded(op == LB_OP_Div ? lb_dim_floordiv(t, a, b, out)
                                    : lb_dim_mod(t, a, b, out),
                    st);
 }
@@ -263,11 +263,11 @@ static bool combine(const lb_infer *c, lb_dim a, lb_dim b, lb_dim *out,
   lb_symtab *t = c->syms;
   lb_op op = c->node->op;
   switch (op) {
-    case LB_OP_Add: return went_well(lb_dim_add(t, a, b, out), st);
-    case LB_OP_Sub: return went_well(lb_dim_sub(t, a, b, out), st);
-    case LB_OP_Mul: return went_well(lb_dim_mul(t, a, b, out), st);
-    case LB_OP_Min: return went_well(lb_dim_min(t, a, b, out), st);
-    case LB_OP_Max: return went_well(lb_dim_max(t, a, b, out), st);
+    case LB_OP_Add: return succeeded(lb_dim_add(t, a, b, out), st);
+    case LB_OP_Sub: return succeeded(lb_dim_sub(t, a, b, out), st);
+    case LB_OP_Mul: return succeeded(lb_dim_mul(t, a, b, out), st);
+    case LB_OP_Min: return succeeded(lb_dim_min(t, a, b, out), st);
+    case LB_OP_Max: return succeeded(lb_dim_max(t, a, b, out), st);
     case LB_OP_Div: return divide(t, op, a, b, true, out, st);
     case LB_OP_Mod: {
       bool c_like = lb_attr_int(c->node, "fmod", 0) != 0;
@@ -285,13 +285,13 @@ static bool combine(const lb_infer *c, lb_dim a, lb_dim b, lb_dim *out,
   }
 }
 
-// An element that cannot be told: a symbol of its own, if there is a table.
+// An unknown element: a fresh symbol, if there is a symbol table.
 static bool unknown_element(const lb_infer *c, lb_dim *out, lb_status *st) {
-  return c->syms && went_well(lb_symtab_fresh_int(c->syms, out), st);
+  return c->syms && succeeded(lb_symtab_fresh_int(c->syms, out), st);
 }
 
 lb_status lb_content_nary(lb_infer *c) {
-  int n = module_of(c, 0);
+  int n = capacity_of(c, 0);
   if (n < 0) return LB_OK;
   lb_dim sum[LB_MAX_KNOWN], next[LB_MAX_KNOWN];
   int n_sum = lb_infer_ints(c, 0, sum, n);
@@ -315,11 +315,11 @@ static bool apply(const lb_infer *c, lb_dim a, lb_dim *out, lb_status *st) {
     case LB_OP_Identity: *out = a; return true;
     case LB_OP_Not: return truth(lb_dim_is_const(a) ? !a.k : -1, out);
     case LB_OP_Neg:
-      return went_well(lb_dim_sub(c->syms, lb_dim_const(0), a, out), st);
+      return succeeded(lb_dim_sub(c->syms, lb_dim_const(0), a, out), st);
     case LB_OP_Abs:
-      if (!went_well(lb_dim_sub(c->syms, lb_dim_const(0), a, &minus), st))
+      if (!succeeded(lb_dim_sub(c->syms, lb_dim_const(0), a, &minus), st))
         return false;
-      return went_well(lb_dim_max(c->syms, a, minus, out), st);
+      return succeeded(lb_dim_max(c->syms, a, minus, out), st);
     case LB_OP_Sign:
       *out = lb_dim_const((a.k > 0) - (a.k < 0));
       return lb_dim_is_const(a);
@@ -329,7 +329,7 @@ static bool apply(const lb_infer *c, lb_dim a, lb_dim *out, lb_status *st) {
 
 lb_status lb_content_unary(lb_infer *c) {
   lb_dim v[LB_MAX_KNOWN];
-  if (module_of(c, 0) < 0) return LB_OK;
+  if (capacity_of(c, 0) < 0) return LB_OK;
   int n = lb_infer_ints(c, 0, v, LB_MAX_KNOWN);
   lb_status st = LB_OK;
   for (int i = 0; i < n; i++)
@@ -348,7 +348,7 @@ static bool choose(const lb_infer *c, const lb_dim *cond, lb_dim a, lb_dim b,
 }
 
 lb_status lb_content_where(lb_infer *c) {
-  int n = module_of(c, 0);
+  int n = capacity_of(c, 0);
   if (n < 0) return LB_OK;
   lb_dim cond[LB_MAX_KNOWN], a[LB_MAX_KNOWN], b[LB_MAX_KNOWN];
   int nc = lb_infer_ints(c, 0, cond, n);
@@ -366,7 +366,7 @@ lb_status lb_content_where(lb_infer *c) {
 
 lb_status lb_content_reduce(lb_infer *c) {
   lb_dim v[LB_MAX_KNOWN], sum;
-  if (module_of(c, 0) != 1) return LB_OK;
+  if (capacity_of(c, 0) != 1) return LB_OK;
   int n = lb_infer_ints(c, 0, v, LB_MAX_KNOWN);
   if (n < 0) return LB_OK;
   lb_symtab *t = c->syms;
@@ -384,21 +384,21 @@ lb_status lb_content_reduce(lb_infer *c) {
       case LB_OP_ReduceMin: r = lb_dim_min(t, sum, v[i], &sum); break;
       default: return LB_OK;
     }
-    if (!went_well(r, &st)) return st;
+    if (!succeeded(r, &st)) return st;
   }
-  bool follows = extremum || op == LB_OP_ReduceProd || op == LB_OP_ReduceSum;
-  return follows ? lb_content_set(c, 0, &sum, 1) : LB_OK;
+  bool is_tracked = extremum || op == LB_OP_ReduceProd || op == LB_OP_ReduceSum;
+  return is_tracked ? lb_content_set(c, 0, &sum, 1) : LB_OK;
 }
 
 lb_status lb_content_concat(lb_infer *c) {
-  int room = module_of(c, 0), at = 0;
-  if (room < 0) return LB_OK;
+  int capacity = capacity_of(c, 0), at = 0;
+  if (capacity < 0) return LB_OK;
   lb_dim v[LB_MAX_KNOWN];
   lb_status st = LB_OK;
   bool any = false;
   for (int i = 0; i < (int)c->node->n_in; i++) {
     int len = lb_rule_length(c, i);
-    if (len < 0 || len > room - at) return LB_OK;
+    if (len < 0 || len > capacity - at) return LB_OK;
     if (lb_infer_ints(c, i, v + at, len) != len) {
       for (int k = 0; k < len; k++)
         if (!unknown_element(c, &v[at + k], &st)) return st;

@@ -1,4 +1,4 @@
-// graph/rules_contraction.c -- sums of products: matrices, Einsum, transforms.
+// graph/rules_contraction.c -- matmuls, Einsum and Fourier transforms.
 #include <ctype.h>
 #include <string.h>
 
@@ -6,8 +6,8 @@
 
 // -- matrices ----------------------------------------------------------------
 
-// numpy.matmul of inputs a and b: vectors gain a dim of 1 that goes again,
-// leading dims broadcast.
+// numpy.matmul of inputs a and b: a vector gets a dim of 1, which is removed
+// from the result; leading dims broadcast.
 static lb_status matmul(lb_infer *c, int ia, int ib, lb_dtype t) {
   const lb_vinfo *a = &c->in[ia], *b = &c->in[ib];
   LB_TRY(lb_rule_rank(c, ia, 1, LB_MAX_RANK));
@@ -21,11 +21,11 @@ static lb_status matmul(lb_infer *c, int ia, int ib, lb_dtype t) {
   lb_vinfo batch[2] = {*a, *b};
   batch[0].rank = a->rank > 2 ? a->rank - 2 : 0;
   batch[1].rank = b->rank > 2 ? b->rank - 2 : 0;
-  lb_infer lead = *c;
-  lead.in = batch;
+  lb_infer leading = *c;
+  leading.in = batch;
   lb_dim dims[LB_MAX_RANK];
   int rank;
-  lb_status st = lb_rule_broadcast(&lead, (int[]){0, 1}, 2, &rank, dims);
+  lb_status st = lb_rule_broadcast(&leading, (int[]){0, 1}, 2, &rank, dims);
   if (lb_failed(st))
     return lb_status_note(st, "leading dims of %s and %s", lb_rule_text(c, ia),
                           lb_rule_text(c, ib));
@@ -37,8 +37,8 @@ static lb_status matmul(lb_infer *c, int ia, int ib, lb_dtype t) {
 
 lb_status lb_shape_matmul(lb_infer *c) {
   if (c->node->op == LB_OP_MatMulInteger) {
-    LB_TRY(lb_rule_takes(c, 0, LB_TYPES_BYTE));
-    LB_TRY(lb_rule_takes(c, 1, LB_TYPES_BYTE));
+    LB_TRY(lb_rule_takes(c, 0, LB_TYPES_INT8));
+    LB_TRY(lb_rule_takes(c, 1, LB_TYPES_INT8));
     LB_TRY(lb_rule_same_type(c, 0, 2));
     LB_TRY(lb_rule_same_type(c, 1, 3));
     return matmul(c, 0, 1, LB_I32);
@@ -49,9 +49,9 @@ lb_status lb_shape_matmul(lb_infer *c) {
 }
 
 lb_status lb_shape_qlinear_matmul(lb_infer *c) {
-  LB_TRY(lb_rule_takes(c, 0, LB_TYPES_BYTE));
-  LB_TRY(lb_rule_takes(c, 3, LB_TYPES_BYTE));
-  LB_TRY(lb_rule_takes(c, 7, LB_TYPES_BYTE));
+  LB_TRY(lb_rule_takes(c, 0, LB_TYPES_INT8));
+  LB_TRY(lb_rule_takes(c, 3, LB_TYPES_INT8));
+  LB_TRY(lb_rule_takes(c, 7, LB_TYPES_INT8));
   LB_TRY(lb_rule_same_type(c, 0, 2));
   LB_TRY(lb_rule_same_type(c, 3, 5));
   static const int scales[] = {1, 4, 6};
@@ -97,21 +97,21 @@ lb_status lb_shape_det(lb_infer *c) {
 
 enum { LETTERS = 52 };
 
-typedef struct einsum {
+typedef struct contraction_einsum {
   lb_dim size[LETTERS];
-  int seen[LETTERS];  // how often a letter stands on the left
+  int seen[LETTERS];  // how often a letter occurs on the left
   lb_dim dots[LB_MAX_RANK];
-  int n_dots;  // rank of "..."; -1: it stands nowhere
-} einsum;
+  int n_dots;  // rank of "..."; -1: it does not occur
+} contraction_einsum;
 
 static int letter(char ch) {
   if (ch >= 'A' && ch <= 'Z') return ch - 'A';
   return ch >= 'a' && ch <= 'z' ? ch - 'a' + 26 : -1;
 }
 
-// Dims of one name agree; of 1 and something else, the other counts.
-static lb_status unite(const lb_infer *c, const char *name, lb_dim d,
-                       lb_dim *size) {
+// Merges a dim into the size of its label: both must agree, or one is 1.
+static lb_status merge_size(const lb_infer *c, const char *name, lb_dim d,
+                            lb_dim *size) {
   if (lb_dim_is(d, 1)) return LB_OK;
   if (lb_dim_is(*size, 1) || lb_dim_is_const(d)) {
     lb_dim old = *size;
@@ -127,7 +127,7 @@ static lb_status unite(const lb_infer *c, const char *name, lb_dim d,
 
 // "..." of one input stands for `n` dims, aligned at the right.
 static lb_status einsum_dots(const lb_infer *c, const lb_dim *dims, int n,
-                             einsum *e) {
+                             contraction_einsum *e) {
   int old = e->n_dots < 0 ? 0 : e->n_dots, more = n - old;
   if (more > 0) {
     memmove(e->dots + more, e->dots, (size_t)old * sizeof *e->dots);
@@ -135,13 +135,13 @@ static lb_status einsum_dots(const lb_infer *c, const lb_dim *dims, int n,
   }
   e->n_dots = more > 0 ? n : old;
   for (int i = 0; i < n; i++)
-    LB_TRY(unite(c, "'...'", dims[i], &e->dots[e->n_dots - n + i]));
+    LB_TRY(merge_size(c, "'...'", dims[i], &e->dots[e->n_dots - n + i]));
   return LB_OK;
 }
 
-// Reads the term of input i from *p up to ',' or '-' or the end.
+// Reads the term of input i from *p up to ',', '-' or the end.
 static lb_status einsum_term(const lb_infer *c, int i, const char **p,
-                             einsum *e) {
+                             contraction_einsum *e) {
   const lb_vinfo *x = &c->in[i];
   const char *q = *p;
   int letters = 0, at = 0;
@@ -157,14 +157,14 @@ static lb_status einsum_term(const lb_infer *c, int i, const char **p,
       char name[4] = {'\'', *q, '\'', 0};
       if (at >= x->rank) break;
       if (!e->seen[l]++) e->size[l] = lb_dim_const(1);
-      LB_TRY(unite(c, name, x->dims[at++], &e->size[l]));
+      LB_TRY(merge_size(c, name, x->dims[at++], &e->size[l]));
     } else if (strncmp(q, "...", 3) == 0 && !dots) {
       LB_TRY(einsum_dots(c, x->dims + at, x->rank - letters, e));
       at += x->rank - letters;
       q += 2;
       dots = true;
     } else {
-      return lb_infer_error(c, "'%c' in the equation is not understood", *q);
+      return lb_infer_error(c, "unexpected '%c' in the equation", *q);
     }
   }
   if (at != x->rank)
@@ -181,7 +181,8 @@ static lb_status einsum_put(const lb_infer *c, lb_dim d, lb_dim *dims, int *n) {
 }
 
 static lb_status einsum_result(const lb_infer *c, const char *p,
-                               const einsum *e, lb_dim *dims, int *n) {
+                               const contraction_einsum *e, lb_dim *dims,
+                               int *n) {
   bool used[LETTERS] = {false};
   for (; *p; p++) {
     int l = letter(*p);
@@ -194,16 +195,16 @@ static lb_status einsum_result(const lb_infer *c, const char *p,
       LB_TRY(einsum_put(c, e->size[l], dims, n));
       used[l] = true;
     } else {
-      return lb_infer_error(c, "'%c' cannot stand in the equation's result",
+      return lb_infer_error(c, "'%c' is not allowed in the equation's result",
                             *p);
     }
   }
   return LB_OK;
 }
 
-// Without "->": the dots, then every letter that stands once, in alphabet
+// Without "->": the dots, then every letter that occurs once, in alphabetical
 // order.
-static lb_status einsum_implicit(const lb_infer *c, const einsum *e,
+static lb_status einsum_implicit(const lb_infer *c, const contraction_einsum *e,
                                  lb_dim *dims, int *n) {
   for (int i = 0; i < e->n_dots; i++)
     LB_TRY(einsum_put(c, e->dots[i], dims, n));
@@ -214,7 +215,7 @@ static lb_status einsum_implicit(const lb_infer *c, const einsum *e,
 
 lb_status lb_shape_einsum(lb_infer *c) {
   const char *p = lb_attr_str(c->node, "equation", "");
-  einsum e = {.n_dots = -1};
+  contraction_einsum e = {.n_dots = -1};
   LB_TRY(lb_rule_takes(c, 0, LB_TYPES_NUMBER));
   lb_rule_type(c, 0, c->in[0].dtype);
   for (int i = 0; i < (int)c->node->n_in; i++) {
@@ -231,7 +232,7 @@ lb_status lb_shape_einsum(lb_infer *c) {
   if (strncmp(p, "->", 2) == 0)
     LB_TRY(einsum_result(c, p + 2, &e, dims, &n));
   else if (*p)
-    return lb_infer_error(c, "the equation does not end after its terms");
+    return lb_infer_error(c, "unexpected text after the terms of the equation");
   else
     LB_TRY(einsum_implicit(c, &e, dims, &n));
   lb_rule_set(c, 0, c->in[0].dtype, n, dims);
@@ -240,13 +241,13 @@ lb_status lb_shape_einsum(lb_infer *c) {
 
 // -- Fourier transforms ------------------------------------------------------
 
-// floor(n / 2) + 1: the bins of a real signal.
+// floor(n / 2) + 1: the number of bins of a real signal.
 static lb_status half_spectrum(const lb_infer *c, lb_dim n, lb_dim *out) {
   LB_TRY(lb_rule_floordiv(c, n, lb_dim_const(2), out));
   return lb_rule_plus(c, *out, 1, out);
 }
 
-// The last dim holds one number (real) or two.
+// The last dim has size 1 (real) or 2 (complex).
 static lb_status check_complex(const lb_infer *c, bool want_real,
                                bool want_complex) {
   lb_dim last = c->in[0].dims[c->in[0].rank - 1];
@@ -259,7 +260,7 @@ static lb_status check_complex(const lb_infer *c, bool want_real,
                                        : "1 (real) or 2 (complex)");
 }
 
-// Contents of scalar input i as a size; *known is false where they are open.
+// Contents of scalar input i as a size; *known is false if they are unknown.
 static lb_status scalar_size(const lb_infer *c, int i, const char *what,
                              lb_dim *out, bool *known) {
   LB_TRY(lb_rule_takes(c, i, LB_TYPES_INDEX));
@@ -303,7 +304,7 @@ lb_status lb_shape_dft(lb_infer *c) {
   return LB_OK;
 }
 
-// Length of a frame: said, or the window's, or the whole signal.
+// Length of a frame: as given, or that of the window, or of the whole signal.
 static lb_status frame_length(const lb_infer *c, lb_dim *out, bool *known) {
   const lb_vinfo *window = &c->in[2];
   bool has_window = lb_rule_has(c, 2);
@@ -324,18 +325,18 @@ lb_status lb_shape_stft(lb_infer *c) {
   LB_TRY(lb_rule_takes(c, 0, LB_TYPES_FLOAT));
   LB_TRY(lb_rule_same_type(c, 0, 2));
   LB_TRY(lb_rule_rank(c, 0, 2, 3));
-  lb_dim step, frame, rest, dims[4];
+  lb_dim step, frame, remaining, dims[4];
   bool step_known, frame_known;
   LB_TRY(scalar_size(c, 1, "frame_step", &step, &step_known));
   if (x->rank < 0) return lb_rule_unknown(c, 0, x->dtype, 4);
   if (x->rank == 3) LB_TRY(check_complex(c, false, false));
   LB_TRY(frame_length(c, &frame, &frame_known));
   if (!step_known || !frame_known) return lb_rule_unknown(c, 0, x->dtype, 4);
-  LB_TRY(lb_rule_sub(c, x->dims[1], frame, &rest));
-  if (lb_dim_known(rest).at_most < 0)
+  LB_TRY(lb_rule_sub(c, x->dims[1], frame, &remaining));
+  if (lb_dim_known(remaining).at_most < 0)
     return lb_infer_error(c, "a frame of %s is longer than the signal of %s",
                           lb_rule_dim(c, frame), lb_rule_dim(c, x->dims[1]));
-  LB_TRY(lb_rule_floordiv(c, rest, step, &dims[1]));
+  LB_TRY(lb_rule_floordiv(c, remaining, step, &dims[1]));
   LB_TRY(lb_rule_plus(c, dims[1], 1, &dims[1]));
   dims[0] = x->dims[0];
   dims[2] = frame;

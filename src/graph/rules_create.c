@@ -1,12 +1,12 @@
-// graph/rules_create.c -- outputs made from shapes or scalars alone.
+// graph/rules_create.c -- outputs that depend on shapes or scalars alone.
 #include <math.h>
 
 #include "graph/rules.h"
 
 // -- Shape, Size -------------------------------------------------------------
 
-// start and end of Shape, clamped to the rank.
-static int clamp_place(int64_t v, int rank) {
+// Clamps start and end of Shape to the rank.
+static int clamp_axis(int64_t v, int rank) {
   if (v < 0) v = v < -rank ? 0 : v + rank;
   return (int)(v > rank ? rank : v);
 }
@@ -14,8 +14,8 @@ static int clamp_place(int64_t v, int rank) {
 lb_status lb_shape_shape_of(lb_infer *c) {
   const lb_vinfo *x = &c->in[0];
   if (x->rank < 0) return lb_rule_unknown(c, 0, LB_I64, 1);
-  int start = clamp_place(lb_attr_int(c->node, "start", 0), x->rank);
-  int end = clamp_place(lb_attr_int(c->node, "end", x->rank), x->rank);
+  int start = clamp_axis(lb_attr_int(c->node, "start", 0), x->rank);
+  int end = clamp_axis(lb_attr_int(c->node, "end", x->rank), x->rank);
   int n = end > start ? end - start : 0;
   lb_dim length = lb_dim_const(n);
   lb_rule_set(c, 0, LB_I64, 1, &length);
@@ -33,7 +33,7 @@ lb_status lb_shape_size_of(lb_infer *c) {
 
 // -- ConstantOfShape, Range --------------------------------------------------
 
-// The fill value as contents, where it is an integer.
+// Sets the fill value as contents, if it is an integer.
 static lb_status fill_content(lb_infer *c, const lb_tensor *value) {
   lb_dim v[LB_MAX_KNOWN];
   const lb_vinfo *o = &c->out[0];
@@ -69,7 +69,7 @@ lb_status lb_shape_constant_of_shape(lb_infer *c) {
   }
   for (int i = 0; i < n; i++) {
     if (lb_dim_is_const(dims[i]) && dims[i].k < 0)
-      return lb_infer_error(c, "%lld at place %d is not a size",
+      return lb_infer_error(c, "%lld at index %d is not a valid size",
                             (long long)dims[i].k, i);
     if (lb_dim_known(dims[i]).at_least < 0) LB_TRY(lb_rule_fresh(c, &dims[i]));
   }
@@ -84,8 +84,8 @@ static lb_status range_ints(lb_infer *c, int64_t start, int64_t limit,
   if (delta == 0) return lb_infer_error(c, "delta is 0");
   if (__builtin_sub_overflow(limit, start, &span) || span == INT64_MIN ||
       delta == INT64_MIN)
-    return lb_infer_error(c, "from %lld to %lld is too far", (long long)start,
-                          (long long)limit);
+    return lb_infer_error(c, "the range from %lld to %lld is too long",
+                          (long long)start, (long long)limit);
   if (delta < 0) span = -span, delta = -delta;
   int64_t n = span <= 0 ? 0 : (span - 1) / delta + 1;
   lb_dim length = lb_dim_const(n), v[LB_MAX_KNOWN];
@@ -99,15 +99,15 @@ static lb_status range_ints(lb_infer *c, int64_t start, int64_t limit,
 static lb_status range_floats(lb_infer *c, const double *v) {
   if (v[2] == 0) return lb_infer_error(c, "delta is 0");
   double n = ceil((v[1] - v[0]) / v[2]);
-  if (isnan(n) || n > (double)LB_BEYOND)
-    return lb_infer_error(c, "from %g to %g by %g is too far", v[0], v[1],
-                          v[2]);
+  if (isnan(n) || n > (double)LB_DIM_LIMIT)
+    return lb_infer_error(c, "the range from %g to %g by %g is too long", v[0],
+                          v[1], v[2]);
   lb_dim length = lb_dim_const(n > 0 ? (int64_t)n : 0);
   lb_rule_set(c, 0, c->in[0].dtype, 1, &length);
   return LB_OK;
 }
 
-// From 0 by 1, or the like, to a symbolic limit.
+// A symbolic range with a positive constant step.
 static lb_status range_symbols(lb_infer *c, const lb_dim *v) {
   lb_dim span;
   if (!lb_dim_is_const(v[2]) || v[2].k < 1)
@@ -167,8 +167,8 @@ lb_status lb_shape_one_hot(lb_infer *c) {
   if (lb_infer_ints(c, 1, &depth, 1) != 1) {
     bool known = lb_rule_floats(c, 1, &f, 1) == 1;
     if (!known) return lb_rule_unknown(c, 0, t, x->rank + 1);
-    if (!(f >= 0 && f <= (double)LB_BEYOND))
-      return lb_infer_error(c, "depth is %g", f);
+    if (!(f >= 0 && f <= (double)LB_DIM_LIMIT))
+      return lb_infer_error(c, "depth is %g; it must be between 0 and 2^47", f);
     depth = lb_dim_const((int64_t)f);
   }
   if (lb_dim_known(depth).at_most < 0)

@@ -1,5 +1,5 @@
-// graph/rules_elementwise.c -- one output element from one element of each
-// input, after broadcasting.
+// graph/rules_elementwise.c -- elementwise operators with broadcasting, and
+// quantisation.
 #include "graph/rules.h"
 
 // -- one input ---------------------------------------------------------------
@@ -68,7 +68,7 @@ static unsigned arithmetic_types(lb_op op) {
   }
 }
 
-// All inputs joined into output 0 of dtype t.
+// Broadcasts all inputs to output 0 of dtype t.
 static lb_status broadcast_all(lb_infer *c, lb_dtype t) {
   int n = (int)c->node->n_in, pair[2] = {0, 1}, rank;
   int *inputs = n <= 2 ? pair : lb_arena_new(c->arena, int, (size_t)n);
@@ -132,7 +132,7 @@ lb_status lb_shape_where(lb_infer *c) {
 
 // -- quantisation ------------------------------------------------------------
 
-// One dim of x against one of its scales along the blocked axis.
+// Checks a dim of x against the number of scales along the blocked axis.
 static lb_status check_block(const lb_infer *c, lb_dim d, lb_dim scales) {
   int64_t block = lb_attr_int(c->node, "block_size", 0);
   if (block <= 0)
@@ -146,13 +146,14 @@ static lb_status check_block(const lb_infer *c, lb_dim d, lb_dim scales) {
                         lb_rule_dim(c, blocks), (long long)block);
 }
 
-// [] or [1].
+// Whether v may be [] or [1].
 static bool may_be_one(const lb_vinfo *v) {
   return v->rank == 0 ||
          (v->rank == 1 && !lb_rule_differ(v->dims[0], lb_dim_const(1)));
 }
 
-// Scale and zero point: one for all, one per index of an axis, or one a block.
+// Scale and zero point: one for all, one per index of an axis, or one per
+// block.
 static lb_status check_scale(const lb_infer *c) {
   const lb_vinfo *x = &c->in[0], *s = &c->in[1];
   bool one = may_be_one(s);
@@ -178,13 +179,14 @@ static lb_status check_scale(const lb_infer *c) {
 }
 
 lb_status lb_shape_quantize(lb_infer *c) {
-  lb_dtype t, zero = lb_rule_has(c, 2) ? c->in[2].dtype : LB_NONE;
+  lb_dtype t, zero_point = lb_rule_has(c, 2) ? c->in[2].dtype : LB_NONE;
   LB_TRY(lb_rule_takes(c, 0, LB_TYPES_FLOAT | LB_BIT(I32)));
   LB_TRY(lb_rule_takes(c, 1, LB_TYPES_FLOAT | LB_BIT(I32)));
-  LB_TRY(lb_rule_type_attr(c, "output_dtype", zero ? zero : LB_U8, &t));
-  if (zero && zero != t)
+  LB_TRY(lb_rule_type_attr(c, "output_dtype", zero_point ? zero_point : LB_U8,
+                           &t));
+  if (zero_point && zero_point != t)
     return lb_infer_error(c, "output_dtype is %s but the zero point is %s",
-                          lb_dtype_name(t), lb_dtype_name(zero));
+                          lb_dtype_name(t), lb_dtype_name(zero_point));
   LB_TRY(check_scale(c));
   lb_rule_like(c, 0, t, &c->in[0]);
   return LB_OK;

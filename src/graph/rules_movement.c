@@ -1,4 +1,4 @@
-// graph/rules_movement.c -- elements go elsewhere: joining, padding, repeating,
+// graph/rules_movement.c -- data movement: concatenation, padding, tiling,
 // gathering.
 #include <string.h>
 
@@ -6,8 +6,8 @@
 
 // -- Concat ------------------------------------------------------------------
 
-// Dims off the axis agree; a constant says more than a symbol.
-static lb_status concat_join(const lb_infer *c, int i, int axis, lb_dim *dims) {
+// Dims other than the axis must agree; a constant is preferred to a symbol.
+static lb_status concat_dims(const lb_infer *c, int i, int axis, lb_dim *dims) {
   const lb_vinfo *x = &c->in[i];
   for (int d = 0; d < x->rank; d++) {
     if (d == axis) {
@@ -41,14 +41,14 @@ lb_status lb_shape_concat(lb_infer *c) {
   if (!ranked) return lb_rule_unknown(c, 0, c->in[0].dtype, rank);
   lb_dim dims[LB_MAX_RANK];
   memcpy(dims, c->in[0].dims, (size_t)rank * sizeof *dims);
-  for (int i = 1; i < n; i++) LB_TRY(concat_join(c, i, axis, dims));
+  for (int i = 1; i < n; i++) LB_TRY(concat_dims(c, i, axis, dims));
   lb_rule_set(c, 0, c->in[0].dtype, rank, dims);
   return rank == 1 ? lb_content_concat(c) : LB_OK;
 }
 
 // -- Pad, Tile, CenterCropPad ------------------------------------------------
 
-// The axes of a list input or attribute, all of them by default. *n is -1 if
+// The axes in a list input or attribute; all of them by default. *n is -1 if
 // they are not known.
 static lb_status read_axes(const lb_infer *c, const lb_dim *list, int count,
                            int rank, int *axes, int *n) {
@@ -62,7 +62,7 @@ static lb_status read_axes(const lb_infer *c, const lb_dim *list, int count,
   return LB_OK;
 }
 
-// All modes but constant take padding from the dim itself.
+// All modes but constant fill the padding from the dim itself.
 static lb_status check_pad_mode(const lb_infer *c, lb_dim d, lb_dim before,
                                 lb_dim after) {
   if (lb_dim_known(before).at_least <= 0 && lb_dim_known(after).at_least <= 0)
@@ -90,8 +90,8 @@ lb_status lb_shape_pad(lb_infer *c) {
   int n_pads = lb_infer_ints(c, 1, pads, 2 * LB_MAX_RANK);
   if (n < 0 || n_pads < 0) return lb_rule_unknown(c, 0, x->dtype, x->rank);
   if (n_pads != 2 * n)
-    return lb_infer_error(c, "%d pads for %d axes; two each are needed", n_pads,
-                          n);
+    return lb_infer_error(c, "%d pads for %d axes; two per axis are needed",
+                          n_pads, n);
   memcpy(dims, x->dims, (size_t)x->rank * sizeof *dims);
   for (int i = 0; i < n; i++) {
     lb_dim *d = &dims[axes[i]];
@@ -99,7 +99,7 @@ lb_status lb_shape_pad(lb_infer *c) {
     LB_TRY(lb_rule_add(c, *d, pads[i], d));
     LB_TRY(lb_rule_add(c, *d, pads[n + i], d));
     if (lb_dim_is_const(*d) && d->k < 0)
-      return lb_infer_error(c, "pads take more from dim %d of %s than it has",
+      return lb_infer_error(c, "pads remove more from dim %d of %s than it has",
                             axes[i], lb_rule_text(c, 0));
   }
   lb_rule_set(c, 0, x->dtype, x->rank, dims);
@@ -127,7 +127,7 @@ lb_status lb_shape_tile(lb_infer *c) {
   if (x->rank < 0) return LB_OK;
   if (n < 0) return lb_rule_unknown(c, 0, x->dtype, x->rank);
   if (n != x->rank)
-    return lb_infer_error(c, "%d repeats for %s; one a dim is needed", n,
+    return lb_infer_error(c, "%d repeats for %s; one per dim is needed", n,
                           lb_rule_text(c, 0));
   for (int i = 0; i < n; i++) {
     if (lb_dim_is_const(repeats[i]) && repeats[i].k < 0)
@@ -173,7 +173,8 @@ static lb_status block_size(const lb_infer *c, int64_t *out) {
 }
 
 // d / k, which must be exact.
-static lb_status part_of(const lb_infer *c, int dim, int64_t k, lb_dim *out) {
+static lb_status divide_dim(const lb_infer *c, int dim, int64_t k,
+                            lb_dim *out) {
   lb_dim d = c->in[0].dims[dim];
   if (lb_dim_is_const(d) && d.k % k != 0)
     return lb_infer_error(c, "dim %d of %s is not a multiple of %lld", dim,
@@ -187,7 +188,7 @@ lb_status lb_shape_depth_to_space(lb_infer *c) {
   LB_TRY(block_size(c, &b));
   if (x->rank < 0) return lb_rule_unknown(c, 0, x->dtype, 4);
   lb_dim dims[4] = {x->dims[0]};
-  LB_TRY(part_of(c, 1, b * b, &dims[1]));
+  LB_TRY(divide_dim(c, 1, b * b, &dims[1]));
   for (int i = 2; i < 4; i++)
     LB_TRY(lb_rule_mul(c, x->dims[i], lb_dim_const(b), &dims[i]));
   lb_rule_set(c, 0, x->dtype, 4, dims);
@@ -201,14 +202,14 @@ lb_status lb_shape_space_to_depth(lb_infer *c) {
   if (x->rank < 0) return lb_rule_unknown(c, 0, x->dtype, 4);
   lb_dim dims[4] = {x->dims[0]};
   LB_TRY(lb_rule_mul(c, x->dims[1], lb_dim_const(b * b), &dims[1]));
-  for (int i = 2; i < 4; i++) LB_TRY(part_of(c, i, b, &dims[i]));
+  for (int i = 2; i < 4; i++) LB_TRY(divide_dim(c, i, b, &dims[i]));
   lb_rule_set(c, 0, x->dtype, 4, dims);
   return LB_OK;
 }
 
 // -- Gather ------------------------------------------------------------------
 
-// Elements picked from known contents by constant indices.
+// Gathers known contents with constant indices.
 static lb_status gather_content(lb_infer *c) {
   lb_dim v[LB_MAX_KNOWN], out[LB_MAX_KNOWN];
   int64_t ix[LB_MAX_KNOWN];
@@ -244,7 +245,7 @@ lb_status lb_shape_gather(lb_infer *c) {
 
 lb_status lb_shape_gather_elements(lb_infer *c) {
   const lb_vinfo *x = &c->in[0], *ix = &c->in[1];
-  LB_TRY(lb_rule_lines(c));
+  LB_TRY(lb_rule_elements(c));
   lb_rule_like(c, 0, x->dtype, ix);
   return LB_OK;
 }
@@ -252,7 +253,8 @@ lb_status lb_shape_gather_elements(lb_infer *c) {
 static lb_status check_batch(const lb_infer *c, int64_t batch) {
   const lb_vinfo *x = &c->in[0], *ix = &c->in[1];
   if (batch < 0 || batch >= x->rank || batch >= ix->rank)
-    return lb_infer_error(c, "batch_dims %lld is not below both ranks",
+    return lb_infer_error(c,
+                          "batch_dims is %lld; it must be less than both ranks",
                           (long long)batch);
   for (int i = 0; i < batch; i++) {
     if (lb_rule_differ(x->dims[i], ix->dims[i]))
@@ -274,9 +276,9 @@ lb_status lb_shape_gather_nd(lb_infer *c) {
   lb_dim last = ix->dims[ix->rank - 1];
   if (!lb_dim_is_const(last)) return LB_OK;
   if (last.k < 1 || last.k > x->rank - batch)
-    return lb_infer_error(c, "indices %s do not name dims of %s after %lld",
-                          lb_rule_text(c, 1), lb_rule_text(c, 0),
-                          (long long)batch);
+    return lb_infer_error(
+        c, "the last dim of indices %s does not fit the dims of %s after %lld",
+        lb_rule_text(c, 1), lb_rule_text(c, 0), (long long)batch);
   lb_dim dims[2 * LB_MAX_RANK];
   int n = 0;
   for (int i = 0; i < ix->rank - 1; i++) dims[n++] = ix->dims[i];

@@ -1,9 +1,10 @@
-// graph/rules_random_test.c -- every rule, with random inputs and attributes,
-// once with symbols and once with the numbers they stand for.
+// graph/rules_random_test.c -- runs every rule with random inputs and
+// attributes, once with symbols and once with the numbers that they stand for.
 //
-// Whatever numbers accept, symbols must accept too, and the expressions that
-// come out must have the values that come out of the numbers. Attributes and
-// contents are sometimes extreme: nothing may overflow or be read beyond.
+// If the numbers are accepted, the symbols must be accepted too, and the
+// resulting expressions must have the values that the numbers give. Attributes
+// and contents are sometimes extreme: nothing may overflow or be read out of
+// bounds.
 #include <inttypes.h>
 
 #include "graph/text_test.h"
@@ -25,29 +26,29 @@ static uint32_t below(setup *s, uint32_t n) {
   return (uint32_t)(s->seed >> 33) % n;
 }
 
-static int64_t small_or_wild(setup *s) {
+static int64_t small_or_extreme(setup *s) {
   static const int64_t wild[] = {INT64_MAX, INT64_MIN, INT32_MAX, INT64_MIN + 1,
                                  (int64_t)1 << 47};
   if (below(s, 24) == 0) return wild[below(s, 5)];
   return (int64_t)below(s, 10) - 3;
 }
 
-// A size, as a number and, half of the time, as the symbol of that value.
-static void pick_dim(setup *s, lb_dim *sym, lb_dim *num) {
+// A size, as a number and, half of the time, as a symbol of that value.
+static void random_dim(setup *s, lb_dim *sym, lb_dim *num) {
   uint32_t i = below(s, SYMBOLS);
   *num = lb_dim_const(values[i]);
   *sym = below(s, 2) ? s->symbol[i] : *num;
   if (below(s, 16) == 0) *sym = *num = lb_dim_const(below(s, 2) ? 0 : 12);
 }
 
-static void pick_contents(setup *s, lb_vinfo *sym, lb_vinfo *num) {
+static void random_contents(setup *s, lb_vinfo *sym, lb_vinfo *num) {
   int n = num->rank == 0 ? 1 : (int)num->dims[0].k;
   lb_dim *a = lb_arena_new(&s->g->arena, lb_dim, (size_t)n + 1);
   lb_dim *b = lb_arena_new(&s->g->arena, lb_dim, (size_t)n + 1);
   for (int i = 0; i < n; i++) {
     uint32_t k = below(s, SYMBOLS);
     bool size = below(s, 2) != 0;
-    b[i] = lb_dim_const(size ? values[k] : small_or_wild(s));
+    b[i] = lb_dim_const(size ? values[k] : small_or_extreme(s));
     a[i] = size && below(s, 2) ? s->symbol[k] : b[i];
     if (num->dtype == LB_BOOL) a[i] = b[i] = lb_dim_const(b[i].k > 1);
   }
@@ -56,9 +57,9 @@ static void pick_contents(setup *s, lb_vinfo *sym, lb_vinfo *num) {
   sym->n_known = num->n_known = n;
 }
 
-// Inputs mostly share dtype and dims with the first, so that rules get past
+// Inputs mostly share dtype and dims with the first one, so that rules get past
 // their first checks.
-static void pick_input(setup *s, int i) {
+static void random_input(setup *s, int i) {
   static const lb_dtype types[] = {LB_F32, LB_I64, LB_BOOL, LB_I32, LB_U8};
   lb_vinfo *sym = &s->sym[i], *num = &s->num[i];
   *num = (lb_vinfo){.dtype = types[below(s, 3) ? below(s, 2) : below(s, 5)]};
@@ -72,20 +73,21 @@ static void pick_input(setup *s, int i) {
   bool list = num->dtype != LB_F32 && below(s, 2);
   num->rank = (int)below(s, list ? 2 : 5);
   *sym = *num;
-  for (int d = 0; d < num->rank; d++) pick_dim(s, &sym->dims[d], &num->dims[d]);
+  for (int d = 0; d < num->rank; d++)
+    random_dim(s, &sym->dims[d], &num->dims[d]);
   if (list && num->rank == 1) sym->dims[0] = num->dims[0];
-  if (list) pick_contents(s, sym, num);
+  if (list) random_contents(s, sym, num);
 }
 
-// Mostly what windows over the first input's space need.
-static uint32_t pick_length(setup *s, const char *list) {
+// Mostly the lengths that windows over the first input's spatial dims need.
+static uint32_t random_length(setup *s, const char *list) {
   int rank = s->node->n_in ? s->num[0].rank : 0;
   if (rank < 3 || below(s, 4) == 0) return below(s, MAX_LIST);
-  uint32_t space = (uint32_t)rank - 2;
-  return strcmp(list, "pads") == 0 ? 2 * space : space;
+  uint32_t n_spatial = (uint32_t)rank - 2;
+  return strcmp(list, "pads") == 0 ? 2 * n_spatial : n_spatial;
 }
 
-static void pick_attrs(setup *s) {
+static void random_attrs(setup *s) {
   static const char *const ints[] = {
       "axis",        "keepdims",    "to",         "group",
       "ceil_mode",   "blocksize",   "allowzero",  "transA",
@@ -99,13 +101,14 @@ static void pick_attrs(setup *s) {
   static const char *const modes[] = {"SAME_UPPER", "VALID", "NOTSET"};
   for (uint32_t i = 0; i < sizeof ints / sizeof *ints; i++)
     if (below(s, 3) == 0)
-      must(lb_node_set_int(s->g, s->node, ints[i], small_or_wild(s)));
+      must(lb_node_set_int(s->g, s->node, ints[i], small_or_extreme(s)));
   for (uint32_t i = 0; i < sizeof lists / sizeof *lists; i++) {
     if (below(s, 3)) continue;
     int64_t *v = lb_arena_new(&s->g->arena, int64_t, MAX_LIST);
     for (int k = 0; k < MAX_LIST; k++)
-      v[k] = below(s, 4) ? below(s, 4) : small_or_wild(s);
-    lb_attr a = {lists[i], LB_ATTR_INTS, pick_length(s, lists[i]), {.ints = v}};
+      v[k] = below(s, 4) ? below(s, 4) : small_or_extreme(s);
+    lb_attr a = {
+        lists[i], LB_ATTR_INTS, random_length(s, lists[i]), {.ints = v}};
     must(lb_node_add_attr(s->g, s->node, a));
   }
   if (below(s, 3) == 0)
@@ -113,7 +116,7 @@ static void pick_attrs(setup *s) {
   must(lb_node_set_str(s->g, s->node, "equation", "...ij,jk->...ik"));
 }
 
-static bool is_open(lb_dim d) {  // made of a symbol nobody knows
+static bool is_unknown(lb_dim d) {  // contains a symbol without a value
   lb_strbuf buf = {0};
   lb_dim_print(d, &buf);
   bool open = strchr(lb_strbuf_str(&buf), '?') != NULL;
@@ -121,18 +124,18 @@ static bool is_open(lb_dim d) {  // made of a symbol nobody knows
   return open;
 }
 
-// A pool larger than its input, by less than a stride, pools what there is;
-// only its symbolic dim says 0 there (rules_window.c).
-static bool is_cut_pool(lb_op op, int64_t sym, int64_t num) {
+// A pool larger than its input, by less than a stride, pools the whole input;
+// only its symbolic dim is 0 there (rules_window.c).
+static bool is_overhanging_pool(lb_op op, int64_t sym, int64_t num) {
   bool pool = op == LB_OP_AveragePool || op == LB_OP_LpPool;
   return (pool || op == LB_OP_MaxPool) && sym == 0 && num == 1;
 }
 
 static bool agrees(lb_op op, lb_dim sym, lb_dim num) {
   int64_t v;
-  if (is_open(sym)) return true;
+  if (is_unknown(sym)) return true;
   return lb_dim_try_eval(sym, values, SYMBOLS, &v) &&
-         (v == num.k || is_cut_pool(op, v, num.k));
+         (v == num.k || is_overhanging_pool(op, v, num.k));
 }
 
 static bool outputs_agree(lb_op op, const lb_vinfo *sym, const lb_vinfo *num) {
@@ -149,7 +152,7 @@ static bool outputs_agree(lb_op op, const lb_vinfo *sym, const lb_vinfo *num) {
   return true;
 }
 
-static void complain(const setup *s, lb_status st) {
+static void report(const setup *s, lb_status st) {
   lb_strbuf buf = {0};
   lb_graph_dump(s->g, &buf);
   print_error("%s\n%s\n", lb_strbuf_str(&buf), lb_status_message(st));
@@ -167,8 +170,8 @@ static void complain(const setup *s, lb_status st) {
   fail_msg("%s: symbols and numbers disagree", lb_op_infos[s->node->op].name);
 }
 
-// Numbers leave an output without rank where contents are missing; then they
-// have not seen all.
+// With numbers an output has no rank if contents are missing; then the rule has
+// not checked everything.
 static bool all_ranked(const setup *s, const lb_vinfo *out) {
   for (uint32_t o = 0; o < s->node->n_out; o++)
     if (out[o].rank < 0) return false;
@@ -181,9 +184,9 @@ static void check(setup *s) {
   lb_infer cs = {s->node, s->g->syms, &s->g->arena, s->sym, sym};
   lb_status sn = lb_infer_node(&cn), ss = lb_infer_node(&cs);
   if (!lb_failed(sn) && all_ranked(s, num)) {
-    if (lb_failed(ss)) complain(s, ss);
+    if (lb_failed(ss)) report(s, ss);
     for (uint32_t o = 0; o < s->node->n_out; o++)
-      if (!outputs_agree(s->node->op, &sym[o], &num[o])) complain(s, sn);
+      if (!outputs_agree(s->node->op, &sym[o], &num[o])) report(s, sn);
   }
   lb_status_drop(sn);
   lb_status_drop(ss);
@@ -206,8 +209,8 @@ static void run_case(uint64_t seed) {
   int n_in = op->min_in + (int)below(&s, (uint32_t)(max_in - op->min_in + 1));
   uint32_t n_out = op->max_out < 0 ? 1 + below(&s, 3) : (uint32_t)op->max_out;
   must(lb_node_new(s.g->main, id, NULL, (uint32_t)n_in, n_out, &s.node));
-  for (int i = 0; i < n_in; i++) pick_input(&s, i);
-  pick_attrs(&s);
+  for (int i = 0; i < n_in; i++) random_input(&s, i);
+  random_attrs(&s);
   check(&s);
   lb_graph_free(s.g);
 }

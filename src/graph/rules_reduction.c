@@ -1,17 +1,18 @@
-// graph/rules_reduction.c -- fewer elements out than in, and normalisation.
+// graph/rules_reduction.c -- reductions, normalisation and losses.
 #include <string.h>
 
 #include "graph/rules.h"
 
 // -- Reduce* -----------------------------------------------------------------
 
-// Output dims with the marked axes reduced.
-static void set_reduced(lb_infer *c, lb_dtype t, const bool *gone, bool keep) {
+// Sets the output dims with the marked axes reduced.
+static void set_reduced(lb_infer *c, lb_dtype t, const bool *reduced,
+                        bool keep) {
   const lb_vinfo *x = &c->in[0];
   lb_dim dims[LB_MAX_RANK];
   int n = 0;
   for (int i = 0; i < x->rank; i++) {
-    if (!gone[i])
+    if (!reduced[i])
       dims[n++] = x->dims[i];
     else if (keep)
       dims[n++] = lb_dim_const(1);
@@ -27,41 +28,42 @@ static unsigned reduce_types(lb_op op) {
   }
 }
 
-// Axes are there but not known: what can be said of the rank.
-static lb_status reduce_blind(lb_infer *c, bool keep) {
+// The axes are given but not known: infers the rank if possible.
+static lb_status reduce_unknown_axes(lb_infer *c, bool keep) {
   const lb_vinfo *x = &c->in[0];
   int n = lb_rule_length(c, 1);
   if (keep) return lb_rule_unknown(c, 0, x->dtype, x->rank);
-  // No axes may mean all of them.
+  // An empty list may mean all axes.
   if (n < 1 || n > x->rank) return LB_OK;
   return lb_rule_unknown(c, 0, x->dtype, x->rank - n);
 }
 
 lb_status lb_shape_reduce(lb_infer *c) {
   const lb_vinfo *x = &c->in[0];
-  bool keep = lb_attr_int(c->node, "keepdims", 1) != 0, gone[LB_MAX_RANK];
-  bool idle = lb_attr_int(c->node, "noop_with_empty_axes", 0) != 0;
+  bool keep = lb_attr_int(c->node, "keepdims", 1) != 0, reduced[LB_MAX_RANK];
+  bool noop_if_empty = lb_attr_int(c->node, "noop_with_empty_axes", 0) != 0;
   LB_TRY(lb_rule_takes(c, 0, reduce_types(c->node->op)));
   LB_TRY(lb_rule_takes(c, 1, LB_BIT(I64)));
   lb_rule_type(c, 0, x->dtype);
   lb_dim axes[LB_MAX_RANK];
   int n = lb_rule_has(c, 1) ? lb_rule_axes_in(c, 1, axes) : 0;
   if (x->rank < 0) {
-    bool scalar = n == 0 && !idle && !keep;
+    bool scalar = n == 0 && !noop_if_empty && !keep;
     if (scalar) lb_rule_set(c, 0, x->dtype, 0, NULL);
     return LB_OK;
   }
-  if (n < 0) return reduce_blind(c, keep);
-  LB_TRY(lb_rule_axes(c, axes, n, x->rank, gone));
-  for (int i = 0; n == 0 && !idle && i < x->rank; i++) gone[i] = true;
-  set_reduced(c, x->dtype, gone, keep);
-  bool whole = x->rank == 0 || (x->rank == 1 && gone[0]);
+  if (n < 0) return reduce_unknown_axes(c, keep);
+  LB_TRY(lb_rule_axes(c, axes, n, x->rank, reduced));
+  for (int i = 0; n == 0 && !noop_if_empty && i < x->rank; i++)
+    reduced[i] = true;
+  set_reduced(c, x->dtype, reduced, keep);
+  bool whole = x->rank == 0 || (x->rank == 1 && reduced[0]);
   return whole ? lb_content_reduce(c) : LB_OK;
 }
 
 lb_status lb_shape_arg_reduce(lb_infer *c) {
   const lb_vinfo *x = &c->in[0];
-  bool gone[LB_MAX_RANK] = {false};
+  bool reduced[LB_MAX_RANK] = {false};
   int axis;
   LB_TRY(lb_rule_takes(c, 0, LB_TYPES_NUMBER));
   lb_rule_type(c, 0, LB_I64);
@@ -69,10 +71,11 @@ lb_status lb_shape_arg_reduce(lb_infer *c) {
   int64_t a = lb_attr_int(c->node, "axis", 0);
   LB_TRY(lb_rule_axis(c, a, x->rank ? x->rank : 1, &axis));
   if (x->rank > 0 && lb_dim_is(x->dims[axis], 0))
-    return lb_infer_error(c, "dim %d of %s is empty: there is no index to name",
-                          axis, lb_rule_text(c, 0));
-  gone[axis] = true;
-  set_reduced(c, LB_I64, gone, lb_attr_int(c->node, "keepdims", 1) != 0);
+    return lb_infer_error(
+        c, "dim %d of %s is empty, so there is no index to return", axis,
+        lb_rule_text(c, 0));
+  reduced[axis] = true;
+  set_reduced(c, LB_I64, reduced, lb_attr_int(c->node, "keepdims", 1) != 0);
   return LB_OK;
 }
 
@@ -112,7 +115,7 @@ lb_status lb_shape_rms_norm(lb_infer *c) {
   return lb_rule_fits(c, 1, "scale", x->rank, x->dims);
 }
 
-// Inputs first..last hold one value a channel of input 0 (dim 1).
+// Inputs first..last must have one element per channel of input 0 (dim 1).
 static lb_status per_channel(const lb_infer *c, int first, int last) {
   static const char *const names[] = {"input", "scale", "bias", "mean",
                                       "variance"};
@@ -166,8 +169,8 @@ lb_status lb_shape_group_norm(lb_infer *c) {
 
 // -- losses ------------------------------------------------------------------
 
-// Scores [N,C,d...], labels [N,d...], weight [C]; the loss is one value, or
-// shaped as the labels.
+// Scores are [N,C,d...], labels [N,d...], weight [C]; the loss is a scalar, or
+// has the shape of the labels.
 static lb_status loss(lb_infer *c) {
   const lb_vinfo *x = &c->in[0];
   const char *reduction = lb_attr_str(c->node, "reduction", "mean");

@@ -1,4 +1,4 @@
-// graph/rules_resize.c -- images sampled anew: Resize, grids, regions.
+// graph/rules_resize.c -- resampling: Resize, grids, regions of interest.
 #include <math.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 // -- Resize ------------------------------------------------------------------
 
-// Axes that scales and sizes speak of: all, unless the attribute names some.
+// The axes of scales and sizes: all, unless the attribute names some.
 static lb_status resize_axes(const lb_infer *c, int rank, int *axes, int *n) {
   uint32_t count;
   const int64_t *list = lb_attr_ints(c->node, "axes", &count);
@@ -23,28 +23,29 @@ static lb_status resize_axes(const lb_infer *c, int rank, int *axes, int *n) {
   return LB_OK;
 }
 
-// floor(d * scale), in float32 as exporters reckon. Whole scales keep symbols.
+// floor(d * scale), in float32 as exporters compute it. Integral scales keep
+// symbols.
 static lb_status scaled(const lb_infer *c, lb_dim d, double scale,
                         lb_dim *out) {
-  if (!(scale > 0) || scale > (double)LB_BEYOND)
+  if (!(scale > 0) || scale > (double)LB_DIM_LIMIT)
     return lb_infer_error(c, "a scale is %g; it must be positive", scale);
   if (lb_dim_is_const(d)) {
     double size = (double)floorf((float)d.k * (float)scale);
-    if (size > (double)LB_BEYOND)
+    if (size > (double)LB_DIM_LIMIT)
       return lb_infer_error(c, "scale %g makes a dim of %lld too large", scale,
                             (long long)d.k);
     *out = lb_dim_const((int64_t)size);
     return LB_OK;
   }
-  double whole = floor(scale), parts = floor(1 / scale);
+  double whole = floor(scale), divisor = floor(1 / scale);
   if (scale == whole)
     return lb_rule_mul(c, d, lb_dim_const((int64_t)whole), out);
-  if (scale == 1 / parts)
-    return lb_rule_floordiv(c, d, lb_dim_const((int64_t)parts), out);
+  if (scale == 1 / divisor)
+    return lb_rule_floordiv(c, d, lb_dim_const((int64_t)divisor), out);
   return lb_rule_fresh(c, out);
 }
 
-// sizes under keep_aspect_ratio_policy: one scale, the smallest or largest of
+// Sizes under keep_aspect_ratio_policy: one scale, the smallest or largest of
 // the ratios, for all axes.
 static lb_status fit_aspect(const lb_infer *c, bool larger, const int *axes,
                             int n, const lb_dim *sizes, lb_dim *dims) {
@@ -66,7 +67,7 @@ static lb_status fit_aspect(const lb_infer *c, bool larger, const int *axes,
       continue;
     }
     double size = floor(scale * (double)d->k + 0.5);
-    if (!(size >= 0) || size > (double)LB_BEYOND)
+    if (!(size >= 0) || size > (double)LB_DIM_LIMIT)
       return lb_infer_error(c, "sizes make a dim of %g", size);
     *d = lb_dim_const((int64_t)size);
   }
@@ -112,7 +113,7 @@ lb_status lb_shape_resize(lb_infer *c) {
   LB_TRY(lb_rule_takes(c, 3, LB_BIT(I64)));
   lb_rule_type(c, 0, x->dtype);
   if (x->rank < 0) return LB_OK;
-  // An empty tensor stands for an absent one.
+  // An empty tensor counts as absent.
   bool by_size = lb_rule_has(c, 3) && lb_rule_length(c, 3) != 0;
   bool by_scale = lb_rule_has(c, 2) && lb_rule_length(c, 2) != 0;
   bool both = lb_rule_length(c, 2) > 0 && lb_rule_length(c, 3) > 0;
@@ -155,7 +156,7 @@ lb_status lb_shape_grid_sample(lb_infer *c) {
   return LB_OK;
 }
 
-// size [N,C,H,W] or [N,C,D,H,W] to a grid [N,space...,dims of space].
+// size [N,C,H,W] or [N,C,D,H,W] gives a grid [N,spatial...,n_spatial].
 lb_status lb_shape_affine_grid(lb_infer *c) {
   const lb_vinfo *x = &c->in[0];
   LB_TRY(lb_rule_takes(c, 0, LB_TYPES_FLOAT));
@@ -180,7 +181,7 @@ lb_status lb_shape_affine_grid(lb_infer *c) {
 
 // -- regions -----------------------------------------------------------------
 
-// Rois [regions, width]; *regions is their number.
+// Rois are [regions, width]; *regions is their number.
 static lb_status count_rois(const lb_infer *c, int64_t width, lb_dim *regions) {
   LB_TRY(lb_rule_takes(c, 0, LB_TYPES_FLOAT));
   LB_TRY(lb_rule_same_type(c, 0, 1));

@@ -1,7 +1,8 @@
-// graph/rules_same.c -- operators whose output looks like their first input.
+// graph/rules_same.c -- operators whose output has the dtype and dims of their
+// first input.
 //
-// Most need no more than a dtype; the others have inputs of their own to check,
-// since kernels trust what passed here.
+// Most of them only check a dtype; the others check further inputs, because
+// kernels trust what passed here.
 #include "graph/rules.h"
 
 static unsigned same_types(lb_op op) {
@@ -29,7 +30,7 @@ static lb_status check_axis(const lb_infer *c, int64_t dflt) {
   int axis, rank = c->in[0].rank;
   if (rank <= 0) return LB_OK;
   int64_t a = lb_attr_int(c->node, "axis", dflt);
-  // The flattened form may also end after the last dim.
+  // With flatten, the axis may also be after the last dim.
   if (a == rank && lb_attr_int(c->node, "flatten", 0)) return LB_OK;
   return lb_rule_axis(c, a, rank, &axis);
 }
@@ -59,10 +60,11 @@ static lb_status check_scatter_elements(const lb_infer *c) {
   LB_TRY(lb_rule_same_type(c, 0, 2));
   if (ix->rank >= 0)
     LB_TRY(lb_rule_expect(c, 2, "updates", ix->rank, ix->dims));
-  return lb_rule_lines(c);
+  return lb_rule_elements(c);
 }
 
-// updates: dims of indices without the last, then data's remaining dims.
+// updates: the dims of indices without the last one, then the remaining dims of
+// data.
 static lb_status check_scatter_nd(const lb_infer *c) {
   const lb_vinfo *x = &c->in[0], *ix = &c->in[1];
   LB_TRY(lb_rule_takes(c, 1, LB_BIT(I64)));
@@ -83,7 +85,8 @@ static lb_status check_scatter_nd(const lb_infer *c) {
   return lb_rule_expect(c, 2, "updates", n, want);
 }
 
-// update differs from the cache in the sequence axis alone, and fits there.
+// update may differ from the cache only along the sequence axis, where it must
+// fit.
 static lb_status check_tensor_scatter(const lb_infer *c) {
   const lb_vinfo *x = &c->in[0], *u = &c->in[1];
   LB_TRY(lb_rule_same_type(c, 0, 1));
@@ -97,17 +100,18 @@ static lb_status check_tensor_scatter(const lb_infer *c) {
   LB_TRY(lb_rule_expect(c, 2, "write_indices", 1, &x->dims[0]));
   LB_TRY(lb_rule_rank(c, 1, x->rank, x->rank));
   for (int i = 0; i < u->rank; i++) {
-    bool bad = i == axis ? lb_dim_known(u->dims[i]).at_least >
-                               lb_dim_known(x->dims[i]).at_most
-                         : lb_rule_differ(u->dims[i], x->dims[i]);
-    if (bad)
+    bool misfit = i == axis ? lb_dim_known(u->dims[i]).at_least >
+                                  lb_dim_known(x->dims[i]).at_most
+                            : lb_rule_differ(u->dims[i], x->dims[i]);
+    if (misfit)
       return lb_infer_error(c, "update %s does not fit the cache %s in dim %d",
                             lb_rule_text(c, 1), lb_rule_text(c, 0), i);
   }
   return LB_OK;
 }
 
-// Size of one head: the last dim of [b,h,s,d], or that of [b,s,h*d] by heads.
+// Size of one head: the last dim of [b,h,s,d], or that of [b,s,h*d] divided by
+// the number of heads.
 static lb_status head_size(const lb_infer *c, lb_dim *out) {
   const lb_vinfo *x = &c->in[0];
   *out = x->dims[x->rank - 1];
@@ -121,7 +125,7 @@ static lb_status head_size(const lb_infer *c, lb_dim *out) {
   return lb_rule_divexact(c, *out, lb_dim_const(heads), out);
 }
 
-// Half of what is turned of a head.
+// Half of the rotated part of a head.
 static lb_status rotary_half(const lb_infer *c, lb_dim *half) {
   const lb_vinfo *cos = &c->in[1];
   int64_t part = lb_attr_int(c->node, "rotary_embedding_dim", 0);
@@ -133,8 +137,9 @@ static lb_status rotary_half(const lb_infer *c, lb_dim *half) {
   }
   LB_TRY(head_size(c, &size));
   if (part < 0 || (part && lb_dim_known(size).at_most < part))
-    return lb_infer_error(c, "rotary_embedding_dim %lld is not within a head",
-                          (long long)part);
+    return lb_infer_error(
+        c, "rotary_embedding_dim %lld is not between 0 and the size of a head",
+        (long long)part);
   if (part) size = lb_dim_const(part);
   return lb_rule_floordiv(c, size, lb_dim_const(2), half);
 }
@@ -175,10 +180,10 @@ static lb_status check_trilu(const lb_infer *c) {
 }
 
 static lb_status check_mvn(const lb_infer *c) {
-  static const int64_t usual[] = {0, 2, 3};
+  static const int64_t dflt_axes[] = {0, 2, 3};
   uint32_t n;
   const int64_t *axes = lb_attr_ints(c->node, "axes", &n);
-  if (!axes) axes = usual, n = 3;
+  if (!axes) axes = dflt_axes, n = 3;
   for (uint32_t i = 0; i < n && c->in[0].rank >= 0; i++) {
     int axis;
     LB_TRY(lb_rule_axis(c, axes[i], c->in[0].rank, &axis));

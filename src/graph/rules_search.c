@@ -1,5 +1,5 @@
-// graph/rules_search.c -- selection. How much is found is up to the data, so
-// most output dims are unknown until the kernel has run.
+// graph/rules_search.c -- selection. The number of results depends on the data,
+// so most output dims are unknown until the kernel has run.
 #include <string.h>
 
 #include "graph/rules.h"
@@ -41,8 +41,8 @@ lb_status lb_shape_non_zero(lb_infer *c) {
   return LB_OK;
 }
 
-// Output 0 is x with `count` slices left along the axis, or a vector of that
-// many elements if the axis is -1.
+// Output 0 is x with `count` elements along the axis, or a vector of that
+// length if the axis is -1.
 static void select_along(lb_infer *c, int axis, lb_dim count) {
   const lb_vinfo *x = &c->in[0];
   if (axis < 0) {
@@ -53,7 +53,7 @@ static void select_along(lb_infer *c, int axis, lb_dim count) {
   c->out[0].dims[axis] = count;
 }
 
-// The attribute axis, or -1 if there is none: all elements in a row.
+// The attribute axis, or -1 if it is absent: the flattened input.
 static lb_status optional_axis(const lb_infer *c, int *axis) {
   *axis = -1;
   if (!lb_attr_has(c->node, "axis")) return LB_OK;
@@ -94,7 +94,7 @@ lb_status lb_shape_compress(lb_infer *c) {
   return LB_OK;
 }
 
-// Boxes [batches, boxes, 4], scores [batches, classes, boxes].
+// Boxes are [batches, boxes, 4], scores [batches, classes, boxes].
 lb_status lb_shape_nms(lb_infer *c) {
   const lb_vinfo *b = &c->in[0], *s = &c->in[1];
   static const char *const names[] = {"max_output_boxes_per_class",

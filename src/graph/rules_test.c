@@ -1,7 +1,8 @@
-// graph/rules_test.c -- shape rules: what goes in, what comes out, what fails.
+// graph/rules_test.c -- shape rules: inputs, outputs and errors.
 //
 // A case is a short graph; `gives` compares the dims of its results. Cases
-// without symbols run twice, the second time as planning does: numbers alone.
+// without symbols run twice, the second time as planning does: with numbers
+// only.
 #include "graph/text_test.h"
 
 static void put_info(const lb_vinfo *v, lb_strbuf *s) {
@@ -25,7 +26,7 @@ static void results_are(const lb_graph *g, const char *source,
   lb_strbuf_fini(&s);
 }
 
-// Infers the main region again, without a table of symbols.
+// Infers the main region again, without a symbol table.
 static void plan(lb_graph *g) {
   for (uint32_t k = 0; k < g->main->n_nodes; k++) {
     lb_node *n = g->main->nodes[k];
@@ -92,7 +93,7 @@ static void elementwise_outputs_broadcast(void **state) {
   gives("in x float32[b]\ny, m = Dropout(x)\nout y m\n", "float32[b] bool[b]");
 }
 
-// ONNX Runtime's quantiser writes scale [1] and zero point [] of biases.
+// ONNX Runtime's quantiser writes scale [1] and zero point [] for biases.
 static void one_scale_has_one_zero_point_of_either_rank(void **state) {
   (void)state;
   gives(
@@ -110,8 +111,8 @@ static void one_scale_has_one_zero_point_of_either_rank(void **state) {
       "[4]");
 }
 
-// min(seq,512) is never more than seq and 0 only with it.
-static void a_dim_that_covers_another_wins(void **state) {
+// min(seq,512) is never more than seq, and 0 only where seq is.
+static void a_dim_that_covers_another_is_the_result(void **state) {
   (void)state;
   gives(
       "in x float32[b,s]\nin t float32[512]\nn = Shape(x) {start=1}\n"
@@ -119,7 +120,7 @@ static void a_dim_that_covers_another_wins(void **state) {
       "float32[min(s,512)] float32[b,s]");
 }
 
-static void elementwise_mistakes_are_named(void **state) {
+static void elementwise_errors_name_the_problem(void **state) {
   (void)state;
   fails("in a float32[2,3]\nin b float32[4,3]\ny = Add(a,b)\nout y\n",
         "Add 'Add_0': shapes [2,3] and [4,3] do not broadcast (dim 0: 2 "
@@ -142,7 +143,7 @@ static void elementwise_mistakes_are_named(void **state) {
 
 // -- contractions ------------------------------------------------------------
 
-static void products_follow_their_operands(void **state) {
+static void matmul_dims_follow_the_operands(void **state) {
   (void)state;
   gives("in a float32[2,3]\nin b float32[3,5]\ny = MatMul(a,b)\nout y\n",
         "float32[2,5]");
@@ -175,7 +176,7 @@ static void products_follow_their_operands(void **state) {
   gives("in x float32[2,4,4]\ny = Det(x)\nout y\n", "float32[2]");
 }
 
-static void product_mistakes_are_named(void **state) {
+static void matmul_errors_name_the_problem(void **state) {
   (void)state;
   fails("in a float32[2,3]\nin b float32[4,5]\ny = MatMul(a,b)\nout y\n",
         "MatMul 'MatMul_0': inner dims differ: [2,3] times [4,5]");
@@ -194,7 +195,7 @@ static void product_mistakes_are_named(void **state) {
         "Einsum 'Einsum_0': term 0 names 1 dims, but the input is [2,3]");
 }
 
-static void convolutions_slide_over_space(void **state) {
+static void convolutions_slide_over_spatial_dims(void **state) {
   (void)state;
   gives(
       "in x float32[1,3,224,224]\nin w float32[8,3,7,7]\n"
@@ -225,7 +226,7 @@ static void convolutions_slide_over_space(void **state) {
       "float32[n,3,10]");
 }
 
-// The second window would start in the right padding, so it is left out.
+// The second window would start in the right padding, so it is dropped.
 static void pooling_counts_windows_that_start_inside(void **state) {
   (void)state;
   gives(
@@ -251,7 +252,7 @@ static void pooling_counts_windows_that_start_inside(void **state) {
         "float32[n,c,1,1]");
 }
 
-static void window_mistakes_are_named(void **state) {
+static void window_errors_name_the_problem(void **state) {
   (void)state;
   fails("in x float32[1,4,8]\nin w float32[8,3,3]\ny = Conv(x,w)\nout y\n",
         "Conv 'Conv_0': input [1,4,8] has 4 channels; weights [8,3,3] in 1 "
@@ -284,7 +285,7 @@ static void window_mistakes_are_named(void **state) {
 
 // -- views and movement ------------------------------------------------------
 
-static void reshape_fills_in_what_is_left_open(void **state) {
+static void reshape_infers_missing_dims(void **state) {
   (void)state;
   gives("in x float32[3,4]\ny = Reshape(x,[2,-1])\nout y\n", "float32[2,6]");
   gives("in x float32[3,4]\ny = Reshape(x,[0,2,-1])\nout y\n",
@@ -314,24 +315,25 @@ static void reshape_fills_in_what_is_left_open(void **state) {
         "float32[1,24]");
 }
 
-static void reshape_mistakes_are_named(void **state) {
+static void reshape_errors_name_the_problem(void **state) {
   (void)state;
   fails("in x float32[3,4]\ny = Reshape(x,[5,-1])\nout y\n",
         "Reshape 'Reshape_0': 12 elements of [3,4] do not fit [5,-1]");
   fails("in x float32[3,4]\ny = Reshape(x,[5])\nout y\n",
         "Reshape 'Reshape_0': 12 elements of [3,4] do not fit [5]");
   fails("in x float32[3,4]\ny = Reshape(x,[-1,-1])\nout y\n",
-        "Reshape 'Reshape_0': -1 stands more than once in [-1,-1]");
-  fails("in x float32[12]\ny = Reshape(x,[12,0])\nout y\n",
-        "Reshape 'Reshape_0': 0 at place 1 copies a dim that [12] has not");
+        "Reshape 'Reshape_0': -1 appears more than once in [-1,-1]");
+  fails(
+      "in x float32[12]\ny = Reshape(x,[12,0])\nout y\n",
+      "Reshape 'Reshape_0': 0 at index 1 copies a dim that [12] does not have");
   fails("in x float32[3]\ny = Reshape(x,[0,-1]) {allowzero=1}\nout y\n",
         "Reshape 'Reshape_0': 3 elements of [3] do not fit [0,-1]");
   fails("in x float32[9,2,0,8]\ny = Reshape(x,[9,0,8])\nout y\n",
         "Reshape 'Reshape_0': 0 elements of [9,2,0,8] do not fit [9,2,8]; a 0 "
-        "in [9,0,8] copies the dim at its place");
+        "in [9,0,8] copies the input's dim at the same index");
 }
 
-static void views_move_dims(void **state) {
+static void views_change_dims(void **state) {
   (void)state;
   gives("in x float32[1,b,1]\ny = Squeeze(x,[0,-1])\nout y\n", "float32[b]");
   gives("in x float32[1,3,1]\ny = Squeeze(x)\nout y\n", "float32[3]");
@@ -352,7 +354,7 @@ static void views_move_dims(void **state) {
   fails("in x float32[2,3]\ny = Transpose(x) {perm=[0,0]}\nout y\n",
         "Transpose 'Transpose_0': perm names axis 0 twice");
   fails("in x float32[5]\na, b = Split(x,[2,2])\nout a b\n",
-        "Split 'Split_0': parts add up to 4, not to the dim's 5");
+        "Split 'Split_0': the sizes in split add up to 4, but the dim is 5");
 }
 
 static void slices_clamp_their_ends(void **state) {
@@ -428,7 +430,7 @@ static void movement_changes_sizes(void **state) {
       "Concat 'Concat_0': input 1 is [3,3]; dim 0 must be 2 as in the inputs "
       "before it");
   fails("in x float32[3]\ny = Pad(x,[-2,-2])\nout y\n",
-        "Pad 'Pad_0': pads take more from dim 0 of [3] than it has");
+        "Pad 'Pad_0': pads remove more from dim 0 of [3] than it has");
   fails(
       "in x float32[3,4]\nin i int64[2,1]\nin u float32[2,3]\n"
       "y = ScatterND(x,i,u)\nout y\n",
@@ -508,7 +510,7 @@ static void attention_takes_three_or_four_dims(void **state) {
   fails(
       "in q float32[1,8,3,16]\nin k float32[1,3,3,16]\nin v "
       "float32[1,3,3,16]\ny = Attention(q,k,v)\nout y\n",
-      "Attention 'Attention_0': 8 heads of Q are no multiple of 3 heads of "
+      "Attention 'Attention_0': 8 heads of Q are not a multiple of 3 heads of "
       "K");
 }
 
@@ -558,8 +560,8 @@ static void shape_arithmetic_stays_symbolic(void **state) {
       "float32[min(s,512)]");
 }
 
-// The way exporters write Expand: -1 means "as it is".
-static void where_on_decided_conditions_is_decided(void **state) {
+// The way exporters write Expand: -1 means "unchanged".
+static void where_with_known_conditions_is_resolved(void **state) {
   (void)state;
   gives(
       "in x float32[b,1]\nn = Shape(x)\none = Expand(1,[2])\n"
@@ -580,7 +582,7 @@ static void unknown_elements_leave_the_others_known(void **state) {
       "float32[b,?2]");
 }
 
-static void contents_that_overflow_are_dropped_not_failed(void **state) {
+static void contents_that_overflow_become_unknown(void **state) {
   (void)state;
   gives(
       "m = Mul([9223372036854775807],[2])\nd = Div([1],[0])\n"
@@ -602,8 +604,9 @@ static void created_sizes_come_from_contents(void **state) {
   fails("y = Range(1,5,0)\nout y\n", "Range 'Range_0': delta is 0");
   fails("in x float32[2]\nv, i = TopK(x,[3])\nout v i\n",
         "TopK 'TopK_0': K is 3, but dim 0 of [2] has 2");
-  fails("y = ConstantOfShape([2,-3])\nout y\n",
-        "ConstantOfShape 'ConstantOfShape_0': -3 at place 1 is not a size");
+  fails(
+      "y = ConstantOfShape([2,-3])\nout y\n",
+      "ConstantOfShape 'ConstantOfShape_0': -3 at index 1 is not a valid size");
   fails("y = ConstantOfShape([4294967296,4294967296])\nout y\n",
         "ConstantOfShape 'ConstantOfShape_0': output 0 would be "
         "[4294967296,4294967296]: more than 2^47 bytes");
@@ -638,7 +641,7 @@ static void if_joins_its_branches(void **state) {
       "If 'If_0': branches yield float32 and int64; they must agree");
 }
 
-static void what_controls_a_body_is_one_element(void **state) {
+static void conditions_and_trip_counts_are_single_elements(void **state) {
   (void)state;
   fails(
       "in c float32[]\nin x float32[b]\ny = If(c,x)\nthen(p)\ngives p\n"
@@ -660,8 +663,8 @@ static void what_controls_a_body_is_one_element(void **state) {
         "Loop 'Loop_0': the body's condition must be a single element of bool");
 }
 
-// A Squeeze that cannot run is never reached when its guard holds.
-static void a_branch_that_cannot_run_is_no_failure(void **state) {
+// An invalid Squeeze is never reached when its guard holds.
+static void an_invalid_branch_is_not_an_error(void **state) {
   (void)state;
   gives(
       "in c bool[]\nin x float32[3,4]\ny = If(c,x)\nthen(p)\n"
@@ -678,7 +681,7 @@ static void a_branch_that_cannot_run_is_no_failure(void **state) {
       "Squeeze 'Squeeze_2': dim 1 of [3,4] is not 1");
 }
 
-static void loop_widens_what_changes(void **state) {
+static void loop_widens_changing_shapes(void **state) {
   (void)state;
   gives(
       "in x float32[b,4]\nin y float32[1,4]\n"
@@ -692,7 +695,7 @@ static void loop_widens_what_changes(void **state) {
   fails(
       "in x float32[b]\nu = Loop(5,_,x)\nbody(i,c,p)\n"
       "r = Cast(p) {to=7}\ngives c r\nout u\n",
-      "Loop 'Loop_0': a carried value goes from float32 to int64");
+      "Loop 'Loop_0': a carried value changes its dtype from float32 to int64");
 }
 
 static void scan_takes_slices_and_stacks_them(void **state) {
@@ -714,16 +717,16 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(elementwise_outputs_broadcast),
       cmocka_unit_test(one_scale_has_one_zero_point_of_either_rank),
-      cmocka_unit_test(a_dim_that_covers_another_wins),
-      cmocka_unit_test(elementwise_mistakes_are_named),
-      cmocka_unit_test(products_follow_their_operands),
-      cmocka_unit_test(product_mistakes_are_named),
-      cmocka_unit_test(convolutions_slide_over_space),
+      cmocka_unit_test(a_dim_that_covers_another_is_the_result),
+      cmocka_unit_test(elementwise_errors_name_the_problem),
+      cmocka_unit_test(matmul_dims_follow_the_operands),
+      cmocka_unit_test(matmul_errors_name_the_problem),
+      cmocka_unit_test(convolutions_slide_over_spatial_dims),
       cmocka_unit_test(pooling_counts_windows_that_start_inside),
-      cmocka_unit_test(window_mistakes_are_named),
-      cmocka_unit_test(reshape_fills_in_what_is_left_open),
-      cmocka_unit_test(reshape_mistakes_are_named),
-      cmocka_unit_test(views_move_dims),
+      cmocka_unit_test(window_errors_name_the_problem),
+      cmocka_unit_test(reshape_infers_missing_dims),
+      cmocka_unit_test(reshape_errors_name_the_problem),
+      cmocka_unit_test(views_change_dims),
       cmocka_unit_test(slices_clamp_their_ends),
       cmocka_unit_test(movement_changes_sizes),
       cmocka_unit_test(resize_scales_or_sizes),
@@ -731,15 +734,15 @@ int main(void) {
       cmocka_unit_test(attention_takes_three_or_four_dims),
       cmocka_unit_test(recurrent_layers_know_layout_and_direction),
       cmocka_unit_test(shape_arithmetic_stays_symbolic),
-      cmocka_unit_test(where_on_decided_conditions_is_decided),
+      cmocka_unit_test(where_with_known_conditions_is_resolved),
       cmocka_unit_test(unknown_elements_leave_the_others_known),
-      cmocka_unit_test(contents_that_overflow_are_dropped_not_failed),
+      cmocka_unit_test(contents_that_overflow_become_unknown),
       cmocka_unit_test(created_sizes_come_from_contents),
       cmocka_unit_test(data_dependent_outputs_have_no_rank_at_planning),
       cmocka_unit_test(if_joins_its_branches),
-      cmocka_unit_test(what_controls_a_body_is_one_element),
-      cmocka_unit_test(a_branch_that_cannot_run_is_no_failure),
-      cmocka_unit_test(loop_widens_what_changes),
+      cmocka_unit_test(conditions_and_trip_counts_are_single_elements),
+      cmocka_unit_test(an_invalid_branch_is_not_an_error),
+      cmocka_unit_test(loop_widens_changing_shapes),
       cmocka_unit_test(scan_takes_slices_and_stacks_them),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

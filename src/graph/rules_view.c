@@ -1,4 +1,4 @@
-// graph/rules_view.c -- the same elements under other dims.
+// graph/rules_view.c -- views: the same elements with other dims or strides.
 #include <string.h>
 
 #include "graph/rules.h"
@@ -8,28 +8,30 @@
 typedef struct target {
   lb_dim dims[LB_MAX_RANK];
   int n;
-  int inferred;  // where -1 stands; -1: nowhere
-  bool vague;    // some dim could be anything
+  int inferred;    // index of the -1; -1: none
+  bool uncertain;  // some dim could be anything
 } target;
 
-// Whoever computed the shape from a size that is 0 has not asked for a copy.
-static lb_status reshape_misfit(const lb_infer *c, const lb_dim *asked,
-                                const target *t) {
+// The message mentions copied dims: a model that computed a 0 from an empty
+// size did not mean to copy a dim.
+static lb_status reshape_error(const lb_infer *c, const lb_dim *requested,
+                               const target *t) {
   const lb_vinfo *x = &c->in[0];
   lb_dim count;
   bool copied = false;
   LB_TRY(lb_rule_product(c, x->dims, x->rank, &count));
   for (int i = 0; i < t->n; i++)
-    copied = copied || !lb_dim_equal(asked[i], t->dims[i]);
+    copied = copied || !lb_dim_equal(requested[i], t->dims[i]);
   return lb_infer_error(
       c, "%s elements of %s do not fit %s%s%s%s", lb_rule_dim(c, count),
       lb_rule_text(c, 0), lb_rule_dims(c, t->n, t->dims),
-      copied ? "; a 0 in " : "", copied ? lb_rule_dims(c, t->n, asked) : "",
-      copied ? " copies the dim at its place" : "");
+      copied ? "; a 0 in " : "", copied ? lb_rule_dims(c, t->n, requested) : "",
+      copied ? " copies the input's dim at the same index" : "");
 }
 
-// Symbols that may be negative (read from an input) may also be -1 or 0, so
-// they say nothing about a dim, unless they are the input's dim at this place.
+// A symbol that may be negative (read from an input) may also be -1 or 0, so it
+// gives no information about a dim, unless it equals the input's dim at this
+// index.
 static lb_status reshape_dim(const lb_infer *c, int i, bool allow_zero,
                              target *t) {
   lb_dim *d = &t->dims[i];
@@ -37,45 +39,46 @@ static lb_status reshape_dim(const lb_infer *c, int i, bool allow_zero,
   if (!lb_dim_is_const(*d)) {
     bool same = i < x->rank && lb_dim_equal(*d, x->dims[i]);
     if (same || lb_dim_known(*d).at_least >= 0) return LB_OK;
-    t->vague = true;
+    t->uncertain = true;
     return lb_rule_fresh(c, d);
   }
   if (d->k > 0 || (d->k == 0 && allow_zero)) return LB_OK;
   if (d->k == 0) {
     if (x->rank < 0) {
-      t->vague = true;
+      t->uncertain = true;
       return lb_rule_fresh(c, d);
     }
     if (i >= x->rank)
-      return lb_infer_error(c, "0 at place %d copies a dim that %s has not", i,
-                            lb_rule_text(c, 0));
+      return lb_infer_error(c,
+                            "0 at index %d copies a dim that %s does not have",
+                            i, lb_rule_text(c, 0));
     *d = x->dims[i];
     return LB_OK;
   }
   if (d->k < -1)
-    return lb_infer_error(c, "%lld is not a size", (long long)d->k);
+    return lb_infer_error(c, "%lld is not a valid size", (long long)d->k);
   if (t->inferred >= 0)
-    return lb_infer_error(c, "-1 stands more than once in %s",
+    return lb_infer_error(c, "-1 appears more than once in %s",
                           lb_rule_dims(c, t->n, t->dims));
   t->inferred = i;
   return LB_OK;
 }
 
-static bool has_none(const lb_vinfo *x) {
+static bool is_empty(const lb_vinfo *x) {
   for (int i = 0; i < x->rank; i++)
     if (lb_dim_is(x->dims[i], 0)) return true;
   return false;
 }
 
-// The dim at -1: what is left of the elements. Dims that stand on both sides
-// cancel, so that a batch of 0 has the sizes that every other batch has; where
-// none of these would do, 0 elements leave 0.
-static lb_status reshape_rest(const lb_infer *c, const lb_dim *asked,
-                              target *t) {
+// Infers the dim that is -1 from the number of elements. Equal dims of input
+// and output cancel, so that a batch of 0 gives the same sizes as any other
+// batch; if that is impossible and there are no elements, the dim is 0.
+static lb_status reshape_infer(const lb_infer *c, const lb_dim *requested,
+                               target *t) {
   const lb_vinfo *x = &c->in[0];
   lb_dim *d = &t->dims[t->inferred];
-  if (x->rank < 0 || t->vague) return lb_rule_fresh(c, d);
-  lb_dim from[LB_MAX_RANK], to[LB_MAX_RANK], all, rest;
+  if (x->rank < 0 || t->uncertain) return lb_rule_fresh(c, d);
+  lb_dim from[LB_MAX_RANK], to[LB_MAX_RANK], all, remaining;
   int n_from = x->rank, n_to = 0;
   memcpy(from, x->dims, (size_t)n_from * sizeof *from);
   for (int i = 0; i < t->n; i++) {
@@ -88,26 +91,26 @@ static lb_status reshape_rest(const lb_infer *c, const lb_dim *asked,
       to[n_to++] = t->dims[i];
   }
   LB_TRY(lb_rule_product(c, from, n_from, &all));
-  LB_TRY(lb_rule_product(c, to, n_to, &rest));
-  bool sizes = lb_dim_is_const(all) && lb_dim_is_const(rest);
-  if (lb_dim_is(rest, 0) || (sizes && all.k % rest.k != 0)) {
-    if (!has_none(x)) return reshape_misfit(c, asked, t);
+  LB_TRY(lb_rule_product(c, to, n_to, &remaining));
+  bool sizes = lb_dim_is_const(all) && lb_dim_is_const(remaining);
+  if (lb_dim_is(remaining, 0) || (sizes && all.k % remaining.k != 0)) {
+    if (!is_empty(x)) return reshape_error(c, requested, t);
     *d = lb_dim_const(0);
     return LB_OK;
   }
-  return lb_rule_divexact(c, all, rest, d);
+  return lb_rule_divexact(c, all, remaining, d);
 }
 
-static lb_status reshape_check(const lb_infer *c, const lb_dim *asked,
+static lb_status reshape_check(const lb_infer *c, const lb_dim *requested,
                                const target *t) {
   const lb_vinfo *x = &c->in[0];
-  if (x->rank < 0 || t->vague) return LB_OK;
+  if (x->rank < 0 || t->uncertain) return LB_OK;
   lb_dim have, want;
   LB_TRY(lb_rule_product(c, x->dims, x->rank, &have));
   LB_TRY(lb_rule_product(c, t->dims, t->n, &want));
   if (!lb_dim_is_const(have) || !lb_dim_is_const(want) || have.k == want.k)
     return LB_OK;
-  return reshape_misfit(c, asked, t);
+  return reshape_error(c, requested, t);
 }
 
 lb_status lb_shape_reshape(lb_infer *c) {
@@ -116,20 +119,20 @@ lb_status lb_shape_reshape(lb_infer *c) {
   LB_TRY(lb_rule_rank(c, 1, 0, 1));
   lb_rule_type(c, 0, x->dtype);
   target t = {.inferred = -1};
-  lb_dim asked[LB_MAX_RANK];
+  lb_dim requested[LB_MAX_RANK];
   t.n = lb_infer_ints(c, 1, t.dims, LB_MAX_RANK);
   if (t.n < 0) {
     int length = lb_rule_length(c, 1);
     LB_TRY(lb_rule_max_rank(c, length));
     return lb_rule_unknown(c, 0, x->dtype, length);
   }
-  memcpy(asked, t.dims, (size_t)t.n * sizeof *asked);
+  memcpy(requested, t.dims, (size_t)t.n * sizeof *requested);
   bool allow_zero = lb_attr_int(c->node, "allowzero", 0) != 0;
   for (int i = 0; i < t.n; i++) LB_TRY(reshape_dim(c, i, allow_zero, &t));
   if (t.inferred >= 0)
-    LB_TRY(reshape_rest(c, asked, &t));
+    LB_TRY(reshape_infer(c, requested, &t));
   else
-    LB_TRY(reshape_check(c, asked, &t));
+    LB_TRY(reshape_check(c, requested, &t));
   lb_rule_set(c, 0, x->dtype, t.n, t.dims);
   return lb_content_copy(c, 0, 0);
 }
@@ -151,20 +154,20 @@ lb_status lb_shape_flatten(lb_infer *c) {
 
 // -- Squeeze, Unsqueeze, Transpose -------------------------------------------
 
-static lb_status check_squeezed(const lb_infer *c, const bool *gone) {
+static lb_status check_squeezed(const lb_infer *c, const bool *removed) {
   for (int i = 0; i < c->in[0].rank; i++) {
-    if (gone[i] && lb_rule_differ(c->in[0].dims[i], lb_dim_const(1)))
+    if (removed[i] && lb_rule_differ(c->in[0].dims[i], lb_dim_const(1)))
       return lb_infer_error(c, "dim %d of %s is not 1", i, lb_rule_text(c, 0));
   }
   return LB_OK;
 }
 
-// Without axes all dims of 1 go; a dim whose size is open leaves even the rank
-// open.
-static bool ones_of(const lb_vinfo *x, bool *gone) {
+// Without axes, all dims of 1 are removed; if a dim may or may not be 1, even
+// the rank is unknown.
+static bool find_ones(const lb_vinfo *x, bool *removed) {
   bool certain = true;
   for (int i = 0; i < x->rank; i++) {
-    gone[i] = lb_dim_is(x->dims[i], 1);
+    removed[i] = lb_dim_is(x->dims[i], 1);
     if (!lb_dim_is_const(x->dims[i]) && lb_dim_known(x->dims[i]).at_least <= 1)
       certain = false;
   }
@@ -175,7 +178,7 @@ lb_status lb_shape_squeeze(lb_infer *c) {
   const lb_vinfo *x = &c->in[0];
   LB_TRY(lb_rule_takes(c, 1, LB_BIT(I64)));
   lb_rule_type(c, 0, x->dtype);
-  bool gone[LB_MAX_RANK], all = !lb_rule_has(c, 1);
+  bool removed[LB_MAX_RANK], all = !lb_rule_has(c, 1);
   lb_dim axes[LB_MAX_RANK], dims[LB_MAX_RANK];
   int n = all ? 0 : lb_rule_axes_in(c, 1, axes), rank = 0;
   if (x->rank < 0) return LB_OK;
@@ -184,11 +187,11 @@ lb_status lb_shape_squeeze(lb_infer *c) {
     bool fits = length >= 0 && length <= x->rank;
     return fits ? lb_rule_unknown(c, 0, x->dtype, x->rank - length) : LB_OK;
   }
-  if (all && !ones_of(x, gone)) return LB_OK;
-  if (!all) LB_TRY(lb_rule_axes(c, axes, n, x->rank, gone));
-  LB_TRY(check_squeezed(c, gone));
+  if (all && !find_ones(x, removed)) return LB_OK;
+  if (!all) LB_TRY(lb_rule_axes(c, axes, n, x->rank, removed));
+  LB_TRY(check_squeezed(c, removed));
   for (int i = 0; i < x->rank; i++)
-    if (!gone[i]) dims[rank++] = x->dims[i];
+    if (!removed[i]) dims[rank++] = x->dims[i];
   lb_rule_set(c, 0, x->dtype, rank, dims);
   return lb_content_copy(c, 0, 0);
 }
@@ -239,15 +242,15 @@ lb_status lb_shape_transpose(lb_infer *c) {
 
 // -- Slice -------------------------------------------------------------------
 
-// Numbers: as ONNX says, ends clamped to the dim. Ends are first brought into
-// [-LB_BEYOND, LB_BEYOND], where nothing overflows.
-static int64_t near(int64_t v) {
-  if (v > LB_BEYOND) return LB_BEYOND;
-  return v < -LB_BEYOND ? -LB_BEYOND : v;
+// For numbers: as ONNX specifies, ends are clamped to the dim. They are first
+// limited to [-LB_DIM_LIMIT, LB_DIM_LIMIT], so that nothing overflows.
+static int64_t limited(int64_t v) {
+  if (v > LB_DIM_LIMIT) return LB_DIM_LIMIT;
+  return v < -LB_DIM_LIMIT ? -LB_DIM_LIMIT : v;
 }
 
 static int64_t clamped(int64_t v, int64_t d, int64_t lo, int64_t hi) {
-  v = near(v);
+  v = limited(v);
   if (v < 0) v += d;
   return v < lo ? lo : v > hi ? hi : v;
 }
@@ -261,41 +264,41 @@ static int64_t slice_count(int64_t start, int64_t end, int64_t step,
   int64_t s = slice_start(start, step, d);
   int64_t e = step > 0 ? clamped(end, d, 0, d) : clamped(end, d, -1, d - 1);
   int64_t span = step > 0 ? e - s : s - e;
-  int64_t by = step > 0 ? near(step) : -near(step);
+  int64_t by = step > 0 ? limited(step) : -limited(step);
   return d <= 0 || span <= 0 ? 0 : (span - 1) / by + 1;
 }
 
-// Sign of an end: 1 if >= 0, -1 if < 0, 0 if it depends.
+// Sign of an end: 1 if >= 0, -1 if < 0, 0 if it depends on the symbols.
 static int sign_of(lb_dim d) {
   lb_dim_range f = lb_dim_known(d);
   return f.at_least >= 0 ? 1 : f.at_most < 0 ? -1 : 0;
 }
 
-// max(d, 0), spelt as d where that is known.
+// max(d, 0), which is d itself if that is known to be >= 0.
 static lb_status at_least_zero(const lb_infer *c, lb_dim d, lb_dim *out) {
   *out = d;
   if (lb_dim_known(d).at_least >= 0) return LB_OK;
   return lb_rule_max(c, d, lb_dim_const(0), out);
 }
 
-// Exporters write "to the end" as INT64_MAX, INT32_MAX or 10^9: no dim that
-// starts as a symbol gets there.
-enum { ENDLESS = 1000000000 };
+// Exporters write "to the end" as INT64_MAX, INT32_MAX or 10^9; no symbolic dim
+// gets that large.
+enum { TO_THE_END = 1000000000 };
 
-static bool is_endless(lb_dim end) {
-  return lb_dim_is_const(end) && end.k >= ENDLESS;
+static bool is_to_the_end(lb_dim end) {
+  return lb_dim_is_const(end) && end.k >= TO_THE_END;
 }
 
-// Forward slices of a symbolic dim d: max(0, ceil((end' - start') / step)),
-// where start' need not be clamped from above nor end' from below, since the
-// outer max does that.
+// Forward slices of a symbolic dim d: max(0, ceil((end' - start') / step)).
+// start' need not be clamped from above, nor end' from below, because of the
+// outer max.
 static lb_status slice_forward(const lb_infer *c, lb_dim start, lb_dim end,
                                int64_t step, lb_dim d, lb_dim *out) {
   lb_dim from, to, span;
-  bool whole = is_endless(end);
-  if (lb_dim_is_const(start)) start.k = near(start.k);
-  if (lb_dim_is_const(end)) end.k = near(end.k);
-  if (whole && sign_of(start) < 0) {  // the last few
+  bool whole = is_to_the_end(end);
+  if (lb_dim_is_const(start)) start.k = limited(start.k);
+  if (lb_dim_is_const(end)) end.k = limited(end.k);
+  if (whole && sign_of(start) < 0) {  // the last elements
     LB_TRY(lb_rule_sub(c, lb_dim_const(0), start, &span));
     LB_TRY(lb_rule_min(c, span, d, &span));
   } else {
@@ -327,11 +330,11 @@ static lb_status slice_dim(const lb_infer *c, lb_dim start, lb_dim end,
   }
   if (!lb_dim_is_const(step) || sign_of(start) == 0 || sign_of(end) == 0)
     return lb_rule_fresh(c, out);
-  if (step.k > 0) return slice_forward(c, start, end, near(step.k), d, out);
-  bool from_last = lb_dim_is(start, -1) || is_endless(start);
-  bool to_first = lb_dim_is_const(end) && end.k <= -ENDLESS;
+  if (step.k > 0) return slice_forward(c, start, end, limited(step.k), d, out);
+  bool from_last = lb_dim_is(start, -1) || is_to_the_end(start);
+  bool to_first = lb_dim_is_const(end) && end.k <= -TO_THE_END;
   if (!from_last || !to_first) return lb_rule_fresh(c, out);
-  return lb_rule_ceildiv(c, d, lb_dim_const(-near(step.k)), out);
+  return lb_rule_ceildiv(c, d, lb_dim_const(-limited(step.k)), out);
 }
 
 typedef struct slice {
@@ -357,8 +360,7 @@ static lb_status slice_axes(const lb_infer *c, int n, slice *s) {
   return LB_OK;
 }
 
-// An end of unknown contents is a symbol of its own, which then decides
-// nothing.
+// An unknown end is a fresh symbol, which determines nothing.
 static lb_status slice_list(const lb_infer *c, int i, int n, lb_dim *out) {
   int got = lb_infer_ints(c, i, out, LB_MAX_RANK);
   if (got >= 0 && got != n)
@@ -406,7 +408,7 @@ static lb_status slice_content(lb_infer *c, const slice *s) {
   if (s->n == 0) return lb_content_copy(c, 0, 0);
   if (!lb_dim_is_const(s->start[0]) || !lb_dim_is_const(s->step[0]))
     return LB_OK;
-  int64_t step = near(s->step[0].k);
+  int64_t step = limited(s->step[0].k);
   int64_t at = slice_start(s->start[0].k, step, n);
   for (int64_t i = 0; i < count; i++) {
     int64_t from = at + i * step;
@@ -434,7 +436,7 @@ lb_status lb_shape_slice(lb_infer *c) {
 
 // -- Split -------------------------------------------------------------------
 
-// Sizes along the axis; -1 outputs' dims not known.
+// The given sizes along the axis; *known is false if they are not known.
 static lb_status split_given(const lb_infer *c, lb_dim d, lb_dim *sizes,
                              bool *known) {
   int outs = (int)c->node->n_out, n = lb_infer_ints(c, 1, sizes, outs);
@@ -442,31 +444,31 @@ static lb_status split_given(const lb_infer *c, lb_dim d, lb_dim *sizes,
   if (n < 0 && length >= 0) n = length;
   *known = lb_infer_ints(c, 1, sizes, outs) == outs;
   if (n >= 0 && n != outs)
-    return lb_infer_error(c, "split names %d parts for %d outputs", n, outs);
+    return lb_infer_error(c, "split gives %d sizes for %d outputs", n, outs);
   lb_dim sum = lb_dim_const(0);
   for (int i = 0; *known && i < outs; i++) {
     if (lb_dim_known(sizes[i]).at_most < 0)
-      return lb_infer_error(c, "part %d of split is negative", i);
+      return lb_infer_error(c, "split[%d] is negative", i);
     LB_TRY(lb_rule_add(c, sum, sizes[i], &sum));
   }
   if (!*known || !lb_rule_differ(sum, d)) return LB_OK;
-  return lb_infer_error(c, "parts add up to %s, not to the dim's %s",
+  return lb_infer_error(c, "the sizes in split add up to %s, but the dim is %s",
                         lb_rule_dim(c, sum), lb_rule_dim(c, d));
 }
 
-// Equal parts, the last one smaller.
+// Equal parts; the last one may be smaller.
 static lb_status split_evenly(const lb_infer *c, lb_dim d, lb_dim *sizes) {
   int outs = (int)c->node->n_out;
   int64_t n = lb_attr_int(c->node, "num_outputs", outs);
   if (n != outs)
     return lb_infer_error(c, "num_outputs is %lld but there are %d outputs",
                           (long long)n, outs);
-  lb_dim part, rest;
+  lb_dim part, remaining;
   LB_TRY(lb_rule_ceildiv(c, d, lb_dim_const(n), &part));
-  LB_TRY(lb_rule_mul(c, part, lb_dim_const(n - 1), &rest));
-  LB_TRY(lb_rule_sub(c, d, rest, &rest));
-  for (int i = 0; i < outs; i++) sizes[i] = i < outs - 1 ? part : rest;
-  if (!lb_dim_is_const(rest) || rest.k >= 0) return LB_OK;
+  LB_TRY(lb_rule_mul(c, part, lb_dim_const(n - 1), &remaining));
+  LB_TRY(lb_rule_sub(c, d, remaining, &remaining));
+  for (int i = 0; i < outs; i++) sizes[i] = i < outs - 1 ? part : remaining;
+  if (!lb_dim_is_const(remaining) || remaining.k >= 0) return LB_OK;
   return lb_infer_error(c, "%s does not split into %d parts of %s",
                         lb_rule_dim(c, d), outs, lb_rule_dim(c, part));
 }
@@ -522,7 +524,8 @@ lb_status lb_shape_expand(lb_infer *c) {
   }
   for (int i = 0; i < to.rank; i++) {
     if (lb_dim_is_const(to.dims[i]) && to.dims[i].k < 0)
-      return lb_infer_error(c, "%lld is not a size", (long long)to.dims[i].k);
+      return lb_infer_error(c, "%lld is not a valid size",
+                            (long long)to.dims[i].k);
     if (lb_dim_known(to.dims[i]).at_least < 0)
       LB_TRY(lb_rule_fresh(c, &to.dims[i]));
   }

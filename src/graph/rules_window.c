@@ -1,26 +1,27 @@
-// graph/rules_window.c -- windows that slide over space: convolution, pooling.
+// graph/rules_window.c -- sliding windows: convolution and pooling.
 //
-// Terms. Space is all dims after batch and channels. The extent of a kernel is
-// its size with the gaps of dilation: dilation * (kernel - 1) + 1.
+// Terms. The spatial dims are all dims after batch and channels. The extent of
+// a kernel is its size including the gaps of dilation: dilation * (kernel - 1)
+// + 1.
 #include <string.h>
 
 #include "graph/rules.h"
 
 typedef enum pad_mode { EXPLICIT, VALID, SAME } pad_mode;
 
-typedef struct window {
-  int n;  // dims of space
+typedef struct graph_window {
+  int n;  // number of spatial dims
   pad_mode mode;
   bool ceil;
-  bool cut;  // pools: a window may stick out of an input smaller than it
+  bool may_overhang;  // pools: a window may be larger than the input
   lb_dim kernel[LB_MAX_RANK];
   int64_t stride[LB_MAX_RANK], dilation[LB_MAX_RANK];
   int64_t before[LB_MAX_RANK], after[LB_MAX_RANK];
-} window;
+} graph_window;
 
 // -- reading attributes ------------------------------------------------------
 
-// A list of n numbers in [lo, 2^31), `dflt` if absent.
+// A list of n numbers in [lo, 2^31); `dflt` if absent.
 static lb_status small_list(const lb_infer *c, const char *name, int n,
                             int64_t lo, int64_t dflt, int64_t *out) {
   const int64_t *list;
@@ -47,11 +48,11 @@ static lb_status read_mode(const lb_infer *c, pad_mode *out) {
   return lb_infer_error(c, "auto_pad '%.32s' is not known", s);
 }
 
-// Everything but the kernel.
-static lb_status read_window(const lb_infer *c, int n, window *w) {
+// Reads everything but the kernel.
+static lb_status read_window(const lb_infer *c, int n, graph_window *w) {
   int64_t pads[2 * LB_MAX_RANK];
   w->n = n;
-  w->cut = false;
+  w->may_overhang = false;
   w->ceil = lb_attr_int(c->node, "ceil_mode", 0) != 0;
   LB_TRY(read_mode(c, &w->mode));
   LB_TRY(small_list(c, "strides", n, 1, 1, w->stride));
@@ -65,8 +66,8 @@ static lb_status read_window(const lb_infer *c, int n, window *w) {
   return LB_OK;
 }
 
-// Kernel sizes from the attribute, which pools must have.
-static lb_status read_kernel(const lb_infer *c, window *w) {
+// Reads the kernel sizes from the attribute, which is required for pools.
+static lb_status read_kernel(const lb_infer *c, graph_window *w) {
   int64_t sizes[LB_MAX_RANK];
   if (!lb_attr_has(c->node, "kernel_shape"))
     return lb_infer_error(c, "the attribute kernel_shape is missing");
@@ -75,19 +76,20 @@ static lb_status read_kernel(const lb_infer *c, window *w) {
   return LB_OK;
 }
 
-// Kernel sizes from weights; the attribute, if there, must agree.
-static lb_status weight_kernel(const lb_infer *c, int iw, window *w) {
+// Reads the kernel sizes from the weights; the attribute, if present, must
+// agree.
+static lb_status weight_kernel(const lb_infer *c, int iw, graph_window *w) {
   const lb_vinfo *x = &c->in[iw];
-  const int64_t *said;
-  LB_TRY(lb_rule_list(c, "kernel_shape", w->n, &said));
+  const int64_t *attr;
+  LB_TRY(lb_rule_list(c, "kernel_shape", w->n, &attr));
   for (int i = 0; i < w->n; i++) {
     w->kernel[i] = x->dims[2 + i];
-    if (said && lb_rule_differ(w->kernel[i], lb_dim_const(said[i])))
+    if (attr && lb_rule_differ(w->kernel[i], lb_dim_const(attr[i])))
       return lb_infer_error(c,
                             "kernel_shape[%d] is %lld but the weights are "
                             "%s",
-                            i, (long long)said[i], lb_rule_text(c, iw));
-    if (said) w->kernel[i] = lb_dim_const(said[i]);
+                            i, (long long)attr[i], lb_rule_text(c, iw));
+    if (attr) w->kernel[i] = lb_dim_const(attr[i]);
     if (lb_dim_is(w->kernel[i], 0))
       return lb_infer_error(c, "the kernel of weights %s is empty",
                             lb_rule_text(c, iw));
@@ -97,7 +99,7 @@ static lb_status weight_kernel(const lb_infer *c, int iw, window *w) {
 
 // -- sizes -------------------------------------------------------------------
 
-static lb_status extent(const lb_infer *c, const window *w, int i,
+static lb_status extent(const lb_infer *c, const graph_window *w, int i,
                         lb_dim *out) {
   LB_TRY(lb_rule_plus(c, w->kernel[i], -1, out));
   LB_TRY(lb_rule_mul(c, *out, lb_dim_const(w->dilation[i]), out));
@@ -113,30 +115,30 @@ static lb_status too_large(const lb_infer *c, int i, lb_dim ext,
       lb_rule_dim(c, ext), lb_rule_dim(c, padded), i + 2);
 }
 
-// How many windows fit along dim i of space, whose size is d. With ceil the
-// last may stick out, but must start inside the input or its left padding:
-// it is one of ceil((d + before) / stride). Other engines round the division
-// towards zero, so that a pool whose only window is larger than the input, by
-// less than a stride, pools what there is; models rely on it. (The symbolic dim
-// says 0 there.)
-static lb_status slide(const lb_infer *c, const window *w, int i, lb_dim d,
-                       lb_dim *out) {
-  lb_dim stride = lb_dim_const(w->stride[i]), ext, padded, room, inside;
+// Number of windows along spatial dim i, whose size is d. With ceil the last
+// window may overhang, but it must start inside the input or its left padding:
+// there are at most ceil((d + before) / stride). Other engines round the
+// division towards zero, so that a pool whose only window is larger than the
+// input, by less than a stride, pools the whole input; models rely on it. (The
+// symbolic dim is 0 in that case.)
+static lb_status window_count(const lb_infer *c, const graph_window *w, int i,
+                              lb_dim d, lb_dim *out) {
+  lb_dim stride = lb_dim_const(w->stride[i]), ext, padded, slack, inside;
   if (w->mode == SAME) return lb_rule_ceildiv(c, d, stride, out);
   LB_TRY(extent(c, w, i, &ext));
   LB_TRY(lb_rule_plus(c, d, w->before[i] + w->after[i], &padded));
-  LB_TRY(lb_rule_sub(c, padded, ext, &room));
-  if (lb_dim_is_const(room) && room.k < 0) {
-    bool one = w->cut && !lb_dim_is(d, 0) && room.k > -w->stride[i];
+  LB_TRY(lb_rule_sub(c, padded, ext, &slack));
+  if (lb_dim_is_const(slack) && slack.k < 0) {
+    bool one = w->may_overhang && !lb_dim_is(d, 0) && slack.k > -w->stride[i];
     if (!one && !lb_dim_is(d, 0)) return too_large(c, i, ext, padded);
     *out = one ? lb_dim_const(1) : d;
     return LB_OK;
   }
   if (!w->ceil) {
-    LB_TRY(lb_rule_floordiv(c, room, stride, out));
+    LB_TRY(lb_rule_floordiv(c, slack, stride, out));
     return lb_rule_plus(c, *out, 1, out);
   }
-  LB_TRY(lb_rule_ceildiv(c, room, stride, out));
+  LB_TRY(lb_rule_ceildiv(c, slack, stride, out));
   LB_TRY(lb_rule_plus(c, *out, 1, out));
   LB_TRY(lb_rule_plus(c, d, w->before[i], &inside));
   LB_TRY(lb_rule_ceildiv(c, inside, stride, &inside));
@@ -145,7 +147,7 @@ static lb_status slide(const lb_infer *c, const window *w, int i, lb_dim d,
 
 // -- Conv --------------------------------------------------------------------
 
-// Input [N,C,space], weights [M,C/group,kernel].
+// Input [N,C,spatial...], weights [M,C/group,kernel...].
 static lb_status check_channels(const lb_infer *c, int ix, int iw,
                                 int64_t group) {
   lb_dim ch = c->in[ix].dims[1], own = c->in[iw].dims[1];
@@ -165,9 +167,9 @@ static lb_status check_channels(const lb_infer *c, int ix, int iw,
   return LB_OK;
 }
 
-// One layer of a window that spans several (pass_window.c) sees none where the
-// input has fewer.
-static lb_status check_layers(const lb_infer *c) {
+// One tap of a window that spans several positions (pass_window.c) has an empty
+// input if the original input was smaller than the window.
+static lb_status check_span(const lb_infer *c) {
   int64_t span = lb_attr_int(c->node, "span", 1);
   if (span == 1 || !lb_dim_is(c->in[0].dims[2], 0)) return LB_OK;
   return lb_infer_error(c,
@@ -184,23 +186,23 @@ static lb_status conv(lb_infer *c, int ix, int iw, int ib, lb_dtype t) {
   if (x->rank < 0 || weights->rank < 0)
     return lb_rule_unknown(c, 0, t, x->rank > 0 ? x->rank : weights->rank);
   LB_TRY(lb_rule_rank(c, iw, x->rank, x->rank));
-  window w;
+  graph_window w;
   LB_TRY(read_window(c, x->rank - 2, &w));
   LB_TRY(weight_kernel(c, iw, &w));
   LB_TRY(check_channels(c, ix, iw, lb_attr_int(c->node, "group", 1)));
-  LB_TRY(check_layers(c));
+  LB_TRY(check_span(c));
   if (ib >= 0) LB_TRY(lb_rule_expect(c, ib, "bias", 1, &weights->dims[0]));
   lb_dim dims[LB_MAX_RANK] = {x->dims[0], weights->dims[0]};
   for (int i = 0; i < w.n; i++)
-    LB_TRY(slide(c, &w, i, x->dims[2 + i], &dims[2 + i]));
+    LB_TRY(window_count(c, &w, i, x->dims[2 + i], &dims[2 + i]));
   lb_rule_set(c, 0, t, x->rank, dims);
   return LB_OK;
 }
 
 lb_status lb_shape_conv(lb_infer *c) {
   if (c->node->op == LB_OP_ConvInteger) {
-    LB_TRY(lb_rule_takes(c, 0, LB_TYPES_BYTE));
-    LB_TRY(lb_rule_takes(c, 1, LB_TYPES_BYTE));
+    LB_TRY(lb_rule_takes(c, 0, LB_TYPES_INT8));
+    LB_TRY(lb_rule_takes(c, 1, LB_TYPES_INT8));
     LB_TRY(lb_rule_same_type(c, 0, 2));
     LB_TRY(lb_rule_same_type(c, 1, 3));
     return conv(c, 0, 1, -1, LB_I32);
@@ -213,9 +215,9 @@ lb_status lb_shape_conv(lb_infer *c) {
 
 lb_status lb_shape_qlinear_conv(lb_infer *c) {
   static const int scales[] = {1, 4, 6};
-  LB_TRY(lb_rule_takes(c, 0, LB_TYPES_BYTE));
-  LB_TRY(lb_rule_takes(c, 3, LB_TYPES_BYTE));
-  LB_TRY(lb_rule_takes(c, 7, LB_TYPES_BYTE));
+  LB_TRY(lb_rule_takes(c, 0, LB_TYPES_INT8));
+  LB_TRY(lb_rule_takes(c, 3, LB_TYPES_INT8));
+  LB_TRY(lb_rule_takes(c, 7, LB_TYPES_INT8));
   LB_TRY(lb_rule_same_type(c, 0, 2));
   LB_TRY(lb_rule_same_type(c, 3, 5));
   LB_TRY(lb_rule_takes(c, 8, LB_BIT(I32)));
@@ -250,9 +252,9 @@ lb_status lb_shape_deform_conv(lb_infer *c) {
 
 // -- ConvTranspose -----------------------------------------------------------
 
-// Size along dim i of space: stride * (d - 1) + extra + extent - pads.
-static lb_status spread(const lb_infer *c, const window *w, int i, lb_dim d,
-                        int64_t extra, lb_dim *out) {
+// Size along spatial dim i: stride * (d - 1) + extra + extent - pads.
+static lb_status transposed_size(const lb_infer *c, const graph_window *w,
+                                 int i, lb_dim d, int64_t extra, lb_dim *out) {
   lb_dim stride = lb_dim_const(w->stride[i]), ext;
   if (w->mode == SAME) return lb_rule_mul(c, d, stride, out);
   LB_TRY(extent(c, w, i, &ext));
@@ -266,7 +268,8 @@ static lb_status spread(const lb_infer *c, const window *w, int i, lb_dim d,
                         i + 2);
 }
 
-static lb_status spread_all(const lb_infer *c, const window *w, lb_dim *dims) {
+static lb_status transposed_sizes(const lb_infer *c, const graph_window *w,
+                                  lb_dim *dims) {
   int64_t extra[LB_MAX_RANK], sizes[LB_MAX_RANK];
   LB_TRY(small_list(c, "output_padding", w->n, 0, 0, extra));
   LB_TRY(small_list(c, "output_shape", w->n, 0, 0, sizes));
@@ -275,7 +278,8 @@ static lb_status spread_all(const lb_infer *c, const window *w, lb_dim *dims) {
     if (given)
       dims[2 + i] = lb_dim_const(sizes[i]);
     else
-      LB_TRY(spread(c, w, i, c->in[0].dims[2 + i], extra[i], &dims[2 + i]));
+      LB_TRY(transposed_size(c, w, i, c->in[0].dims[2 + i], extra[i],
+                             &dims[2 + i]));
   }
   return LB_OK;
 }
@@ -291,7 +295,7 @@ lb_status lb_shape_conv_transpose(lb_infer *c) {
     return lb_rule_unknown(c, 0, x->dtype,
                            x->rank > 0 ? x->rank : weights->rank);
   LB_TRY(lb_rule_rank(c, 1, x->rank, x->rank));
-  window w;
+  graph_window w;
   LB_TRY(read_window(c, x->rank - 2, &w));
   LB_TRY(weight_kernel(c, 1, &w));
   int64_t group = lb_attr_int(c->node, "group", 1);
@@ -305,21 +309,21 @@ lb_status lb_shape_conv_transpose(lb_infer *c) {
   lb_dim dims[LB_MAX_RANK] = {x->dims[0]};
   LB_TRY(lb_rule_mul(c, weights->dims[1], lb_dim_const(group), &dims[1]));
   LB_TRY(lb_rule_expect(c, 2, "bias", 1, &dims[1]));
-  LB_TRY(spread_all(c, &w, dims));
+  LB_TRY(transposed_sizes(c, &w, dims));
   lb_rule_set(c, 0, x->dtype, x->rank, dims);
   return LB_OK;
 }
 
 // -- Col2Im ------------------------------------------------------------------
 
-// How many blocks an image has: the product of windows along each dim.
-static lb_status count_blocks(const lb_infer *c, window *w, const lb_dim *image,
-                              lb_dim *out) {
+// Number of blocks of an image: the product of the windows along each dim.
+static lb_status count_blocks(const lb_infer *c, graph_window *w,
+                              const lb_dim *image, lb_dim *out) {
   lb_dim p = lb_dim_const(1), n;
   w->ceil = false;
   w->mode = EXPLICIT;
   for (int i = 0; i < w->n; i++) {
-    LB_TRY(slide(c, w, i, image[i], &n));
+    LB_TRY(window_count(c, w, i, image[i], &n));
     LB_TRY(lb_rule_mul(c, p, n, &p));
   }
   *out = p;
@@ -328,7 +332,7 @@ static lb_status count_blocks(const lb_infer *c, window *w, const lb_dim *image,
 
 lb_status lb_shape_col2im(lb_infer *c) {
   const lb_vinfo *x = &c->in[0];
-  window w;
+  graph_window w;
   lb_dim image[LB_MAX_RANK], taps, blocks;
   LB_TRY(lb_rule_takes(c, 1, LB_BIT(I64)));
   LB_TRY(lb_rule_takes(c, 2, LB_BIT(I64)));
@@ -350,7 +354,8 @@ lb_status lb_shape_col2im(lb_infer *c) {
   }
   if (lb_dim_is_const(x->dims[1]) && lb_dim_is_const(taps) &&
       x->dims[1].k % taps.k != 0)
-    return lb_infer_error(c, "dim 1 of %s is no multiple of a block's %s",
+    return lb_infer_error(c,
+                          "dim 1 of %s is not a multiple of the block size %s",
                           lb_rule_text(c, 0), lb_rule_dim(c, taps));
   LB_TRY(count_blocks(c, &w, image, &blocks));
   if (lb_rule_differ(blocks, x->dims[2]))
@@ -369,18 +374,18 @@ lb_status lb_shape_pool(lb_infer *c) {
   const lb_vinfo *x = &c->in[0];
   bool max = c->node->op == LB_OP_MaxPool;
   LB_TRY(lb_rule_takes(c, 0,
-                       max ? LB_TYPES_FLOAT | LB_TYPES_BYTE : LB_TYPES_FLOAT));
+                       max ? LB_TYPES_FLOAT | LB_TYPES_INT8 : LB_TYPES_FLOAT));
   LB_TRY(lb_rule_rank(c, 0, 3, LB_MAX_RANK));
   lb_rule_type(c, 0, x->dtype);
   lb_rule_type(c, 1, LB_I64);
   if (x->rank < 0) return LB_OK;
-  window w;
+  graph_window w;
   LB_TRY(read_window(c, x->rank - 2, &w));
-  w.cut = true;
+  w.may_overhang = true;
   LB_TRY(read_kernel(c, &w));
   lb_dim dims[LB_MAX_RANK] = {x->dims[0], x->dims[1]};
   for (int i = 0; i < w.n; i++)
-    LB_TRY(slide(c, &w, i, x->dims[2 + i], &dims[2 + i]));
+    LB_TRY(window_count(c, &w, i, x->dims[2 + i], &dims[2 + i]));
   lb_rule_set(c, 0, x->dtype, x->rank, dims);
   lb_rule_set(c, 1, LB_I64, x->rank, dims);
   return LB_OK;
@@ -403,11 +408,11 @@ lb_status lb_shape_max_unpool(lb_infer *c) {
       return lb_infer_error(c, "output_shape has %d elements for %s", n,
                             lb_rule_text(c, 0));
   } else {
-    window w;
+    graph_window w;
     LB_TRY(read_window(c, x->rank - 2, &w));
     LB_TRY(read_kernel(c, &w));
     for (int i = 0; i < w.n; i++)
-      LB_TRY(spread(c, &w, i, x->dims[2 + i], 0, &dims[2 + i]));
+      LB_TRY(transposed_size(c, &w, i, x->dims[2 + i], 0, &dims[2 + i]));
   }
   lb_rule_set(c, 0, x->dtype, x->rank, dims);
   return LB_OK;

@@ -1,4 +1,4 @@
-// graph/text_test.h -- graphs written as text, for tests of this room.
+// graph/text_test.h -- graphs written as text, for tests of this module.
 //
 //   in x float32[b,4]
 //   const w float32[4,4] 1 2 3        (the last number repeats)
@@ -195,7 +195,7 @@ static inline lb_region *text_body(text *t, lb_region *parent) {
   return r;
 }
 
-// Those of our own, too, which no model can name.
+// Includes our own operators, which models cannot name.
 static inline lb_op text_op(const char *name) {
   lb_op op = 0;
   while (op < LB_OP_COUNT && strcmp(lb_op_infos[op].name, name) != 0) op++;
@@ -234,7 +234,7 @@ static inline void text_node(text *t, lb_region *r) {
   }
 }
 
-// Lines up to "gives", or to the end of the text.
+// Reads lines up to "gives", or to the end of the text.
 static inline void text_region(text *t, lb_region *r) {
   char w[64];
   while (*t->p) {
@@ -261,7 +261,7 @@ static inline void text_region(text *t, lb_region *r) {
   }
 }
 
-// The graph, verified.
+// Reads a graph and verifies it.
 static inline lb_graph *graph_read(const char *source) {
   text t = {.p = source};
   must(lb_graph_new(&t.g));
@@ -274,7 +274,7 @@ static inline lb_graph *graph_read(const char *source) {
   return t.g;
 }
 
-// ... and with shapes inferred.
+// Reads a graph and infers its shapes.
 static inline lb_graph *graph_of(const char *source) {
   lb_graph *g = graph_read(source);
   must(lb_infer_graph(g));
@@ -289,7 +289,7 @@ static inline void dump_is(const lb_graph *g, const char *expected) {
   lb_strbuf_fini(&s);
 }
 
-// Optimised with these options, the source becomes the expected dump.
+// Optimising the source with these options gives the expected dump.
 static inline void becomes(const char *source, const lb_pass_options *o,
                            const char *expected) {
   lb_graph *g = graph_of(source);
@@ -298,7 +298,7 @@ static inline void becomes(const char *source, const lb_pass_options *o,
   lb_graph_free(g);
 }
 
-// Optimised, the source stays what it is.
+// Optimising does not change the source.
 static inline void stays(const char *source) {
   lb_graph *g = graph_of(source);
   lb_strbuf s = {0};

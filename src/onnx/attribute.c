@@ -1,5 +1,5 @@
-// onnx/attribute.c -- attribute messages: payloads decoded once, into the
-// graph's arena, however often a function's body is used.
+// onnx/attribute.c -- decodes attribute messages. Each payload is decoded once,
+// into the graph's arena, however often a function's body is inlined.
 #include <string.h>
 
 #include "onnx/reader.h"
@@ -42,19 +42,19 @@ static float as_float(uint64_t bits) {
   return f;
 }
 
-static lb_status keep_string(lb_reader *r, const lb_wire *w,
+static lb_status copy_string(lb_reader *r, const lb_wire *w,
                              const lb_wire_field *f, const char **out,
                              uint32_t *size) {
   LB_TRY(lb_wire_expect(w, f, LB_WIRE_BYTES));
   size_t n = lb_wire_size(f->bytes);
   if (n > UINT32_MAX)
     return lb_error(LB_INVALID, "a string of %zu bytes is too long", n);
-  *out = lb_arena_strndup(r->keep, (const char *)f->bytes.p, n);
+  *out = lb_arena_strndup(r->persistent, (const char *)f->bytes.p, n);
   *size = (uint32_t)n;
   return *out ? LB_OK : lb_oom();
 }
 
-// How many numbers or strings all fields of that number hold.
+// The number of numbers or strings in all fields with that field number.
 static lb_status list_size(lb_wire w, uint32_t number, lb_wire_type type,
                            uint32_t *out) {
   size_t total = 0, n;
@@ -76,7 +76,7 @@ static lb_status list_size(lb_wire w, uint32_t number, lb_wire_type type,
 
 static lb_status read_ints(lb_reader *r, lb_wire w, lb_attr *a) {
   LB_TRY(list_size(w, F_INTS, LB_WIRE_VARINT, &a->n));
-  int64_t *to = lb_arena_new(r->keep, int64_t, a->n);
+  int64_t *to = lb_arena_new(r->persistent, int64_t, a->n);
   if (!to) return lb_oom();
   a->ints = to;
   lb_status st = LB_OK;
@@ -94,7 +94,7 @@ static lb_status read_ints(lb_reader *r, lb_wire w, lb_attr *a) {
 
 static lb_status read_floats(lb_reader *r, lb_wire w, lb_attr *a) {
   LB_TRY(list_size(w, F_FLOATS, LB_WIRE_FIXED32, &a->n));
-  float *to = lb_arena_new(r->keep, float, a->n);
+  float *to = lb_arena_new(r->persistent, float, a->n);
   if (!to) return lb_oom();
   a->floats = to;
   lb_status st = LB_OK;
@@ -112,14 +112,14 @@ static lb_status read_floats(lb_reader *r, lb_wire w, lb_attr *a) {
 
 static lb_status read_strings(lb_reader *r, lb_wire w, lb_attr *a) {
   LB_TRY(list_size(w, F_STRINGS, LB_WIRE_BYTES, &a->n));
-  const char **to = lb_arena_new(r->keep, const char *, a->n);
+  const char **to = lb_arena_new(r->persistent, const char *, a->n);
   if (!to) return lb_oom();
   a->strings = to;
   lb_status st = LB_OK;
   lb_wire_field f;
   uint32_t size;
   while (lb_wire_next(&w, &f, &st))
-    if (f.number == F_STRINGS) st = keep_string(r, &w, &f, to++, &size);
+    if (f.number == F_STRINGS) st = copy_string(r, &w, &f, to++, &size);
   return st;
 }
 
@@ -136,8 +136,8 @@ static lb_status read_subgraph(lb_reader *r, lb_wire body, lb_pb_attr *out) {
   return lb_read_graph(r, body, out->graph);
 }
 
-// The last field of that number; its number is 0 if there is none, as writers
-// leave out zeros and empty strings.
+// The last field with that number. out->number is 0 if there is none, because
+// writers omit zeros and empty strings.
 static lb_status last_field(lb_wire w, uint32_t number, lb_wire_field *out) {
   *out = (lb_wire_field){.bytes = {w.start, w.p, w.p}};
   lb_status st = LB_OK;
@@ -154,7 +154,7 @@ static lb_status read_scalar(lb_reader *r, const lb_wire *w, lb_wire_field f,
              : type == T_INT ? LB_WIRE_VARINT
                              : LB_WIRE_BYTES;
   if (type == T_INT) return lb_read_int(w, &f, &out->i);
-  if (type == T_STRING) return keep_string(r, w, &f, &out->s, &out->n);
+  if (type == T_STRING) return copy_string(r, w, &f, &out->s, &out->n);
   out->f = as_float(f.n);
   return lb_wire_expect(w, &f, LB_WIRE_FIXED32);
 }
@@ -182,7 +182,7 @@ static lb_status read_single(lb_reader *r, lb_wire w, int64_t type,
   return read_message(r, &w, &f, type, out);
 }
 
-// Files from before the type was written down: what is there says it.
+// Old files have no type field: the type follows from the fields present.
 static int64_t guess_type(const uint32_t *counts) {
   static const uint8_t order[][2] = {
       {F_F, T_FLOAT},   {F_I, T_INT},           {F_S, T_STRING},
@@ -214,7 +214,7 @@ static lb_status read_payload(lb_reader *r, lb_wire w, int64_t type,
     case T_TENSOR:
     case T_GRAPH:
     case T_SPARSE: return read_single(r, w, type, out);
-    default: return LB_OK;  // no operator that Limber has takes another kind
+    default: return LB_OK;  // no supported operator uses another type
   }
 }
 
@@ -230,7 +230,7 @@ lb_status lb_read_attr(lb_reader *r, lb_wire w, lb_pb_attr *out) {
     if (f.number == F_TYPE) st = lb_read_int(&at, &f, &type);
   }
   LB_TRY(st);
-  out->attr.name = lb_pb_cstr(r->keep, out->name);
+  out->attr.name = lb_pb_cstr(r->persistent, out->name);
   if (!out->attr.name) return lb_oom();
   if (out->ref.n) return LB_OK;
   return read_payload(r, w, type ? type : guess_type(counts), out);

@@ -1,5 +1,5 @@
-// onnx/contrib.h -- operators of ONNX Runtime (the domain com.microsoft, and
-// some that it keeps in ONNX's own), as functions of operators of ONNX.
+// onnx/contrib.h -- operators of ONNX Runtime (domain com.microsoft, and some
+// that it has in the ai.onnx domain), as functions of ONNX operators.
 #ifndef LB_ONNX_CONTRIB_H
 #define LB_ONNX_CONTRIB_H
 
@@ -7,12 +7,14 @@
 
 typedef struct lb_contrib lb_contrib;  // one body; in the scratch arena
 
-// The function that n calls; NULL in *out: it is no such operator. Bodies made
-// so far are in *all, which starts as NULL. Attributes' payloads lie in `keep`.
-lb_status lb_contrib_find(lb_contrib **all, lb_arena *scratch, lb_arena *keep,
-                          const lb_pb_node *n, lb_pb_function **out);
+// Finds or creates the function that n calls; *out is NULL if n is not such an
+// operator. *all is the list of bodies created so far, NULL at first. Attribute
+// payloads are allocated in `persistent`.
+lb_status lb_contrib_find(lb_contrib **all, lb_arena *scratch,
+                          lb_arena *persistent, const lb_pb_node *n,
+                          lb_pb_function **out);
 
-// The text of operator i; NULL: there are no more.
+// The text of operator i; NULL after the last.
 const char *lb_contrib_text(size_t i);
 
 #endif

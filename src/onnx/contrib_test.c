@@ -1,4 +1,5 @@
-// onnx/contrib_test.c -- operators of ONNX Runtime, put in terms of ONNX's own.
+// onnx/contrib_test.c -- operators of ONNX Runtime, expressed in ONNX
+// operators.
 #include "onnx/contrib.h"
 #include "onnx/model_test.h"
 
@@ -8,7 +9,7 @@ static pb theirs(const char *op, const char *in, const char *out) {
   return n;
 }
 
-static void guards_look_at_what_is_given(void **state) {
+static void guards_depend_on_the_call(void **state) {
   (void)state;
   expect_graph(
       pb_model(pb_graph("x,b", theirs("FastGelu", "x,b", "y"), "y"), 17),
@@ -19,7 +20,7 @@ static void guards_look_at_what_is_given(void **state) {
       "-> y");
 }
 
-static void operators_are_made_of_each_other(void **state) {
+static void operators_may_use_each_other(void **state) {
   (void)state;
   pb n = theirs("DynamicQuantizeMatMul", "a,b,s", "y");
   expect_graph(pb_model(pb_graph("a,b,s", n, "y"), 17),
@@ -34,8 +35,8 @@ static void operators_are_made_of_each_other(void **state) {
                "-> y");
 }
 
-// A text may use any word for a value, also one like those of constants.
-static void constants_take_no_name_of_a_text(void **state) {
+// A text may name a value like a generated constant.
+static void generated_constant_names_are_unique(void **state) {
   (void)state;
   pb n = theirs("FusedGemm", "a,b,c", "y"),
      params = pb_attr("activation_params", 6);
@@ -51,24 +52,24 @@ static void constants_take_no_name_of_a_text(void **state) {
                "y=Clip(FusedGemm_1/t,0,1) -> y");
 }
 
-static void what_is_not_done_is_refused(void **state) {
+static void unsupported_variants_are_refused(void **state) {
   (void)state;
   pb odd = theirs("FusedGemm", "a,b", "y");
   pb_attr_str(&odd, "activation", "Odd");
   expect_error(pb_model(pb_graph("a,b", odd, "y"), 17), LB_UNSUPPORTED,
-               "node 'n' (FusedGemm): an activation of that name: Limber does "
-               "not do that");
+               "node 'n' (FusedGemm): an activation of that name: "
+               "not supported by Limber");
   pb n = theirs("FusedMatMul", "a,b", "y");
   pb_attr_int(&n, "transBatchA", 1);
   expect_error(pb_model(pb_graph("a,b", n, "y"), 17), LB_UNSUPPORTED,
-               "node 'n' (FusedMatMul): transBatchA: Limber does not do that");
+               "node 'n' (FusedMatMul): transBatchA: not supported by Limber");
 }
 
 // -- all texts ---------------------------------------------------------------
 
 enum { MAX_NAMES = 32 };
 
-// Counts names between two characters of a head.
+// Counts names between two characters of a signature.
 static uint32_t count_names(const char *from, const char *to) {
   uint32_t n = 1;
   for (; from < to; from++) n += *from == ',';
@@ -91,7 +92,7 @@ static bool is_known(const lb_pb_node *n) {
   return false;
 }
 
-// A call with `n_in` inputs, and only the first output or all of them.
+// A call with `n_in` inputs and either the first output or all of them.
 static void check_call(const char *text, uint32_t n_in, uint32_t n_out) {
   lb_pb_str names[MAX_NAMES];
   for (int i = 0; i < MAX_NAMES; i++) names[i] = (lb_pb_str){"v", 1};
@@ -140,10 +141,10 @@ static void every_text_can_be_read(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(guards_look_at_what_is_given),
-      cmocka_unit_test(operators_are_made_of_each_other),
-      cmocka_unit_test(constants_take_no_name_of_a_text),
-      cmocka_unit_test(what_is_not_done_is_refused),
+      cmocka_unit_test(guards_depend_on_the_call),
+      cmocka_unit_test(operators_may_use_each_other),
+      cmocka_unit_test(generated_constant_names_are_unique),
+      cmocka_unit_test(unsupported_variants_are_refused),
       cmocka_unit_test(every_text_can_be_read),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

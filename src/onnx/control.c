@@ -1,9 +1,9 @@
-// onnx/control.c -- If, Loop and Scan: subgraphs to regions, and names from
-// outside to captures.
+// onnx/control.c -- If, Loop and Scan: converts subgraphs to regions, and outer
+// names to captures.
 //
 // A body that reads an outer name gets a parameter for it while its nodes are
-// imported. When all bodies of the node are there, every value that any of
-// them took is handed to all of them, in one order (graph.h, (3)).
+// imported. Once all bodies of the node are imported, every value that any of
+// them captures is passed to all of them, in the same order (graph.h, (3)).
 #include <string.h>
 
 #include "onnx/import.h"
@@ -12,7 +12,7 @@ enum { MAX_BODIES = 2 };
 
 typedef struct control {
   lb_draft *draft;
-  const lb_pb_attr *attrs;  // of the node, graphs among them
+  const lb_pb_attr *attrs;  // of the node, including its graphs
   uint32_t n_attrs;
   lb_name_scope scopes[MAX_BODIES];
   uint32_t n_bodies;
@@ -37,15 +37,15 @@ static lb_status import_body(control *c, const char *name) {
                        .depth = d->scope->depth + 1,
                        .call = d->scope->call,
                        .prefix = d->scope->prefix,
-                       .within = d->scope->within};
+                       .call_site = d->scope->call_site};
   if (s->depth > LB_MAX_NESTING) {
-    s->im->whole = true;
+    s->im->global_error = true;
     return lb_error(LB_UNSUPPORTED, "subgraphs are nested deeper than %d",
                     LB_MAX_NESTING);
   }
   LB_TRY(lb_region_new(s->im->graph, d->scope->region, &s->region));
   lb_status st = lb_import_graph(s, g);
-  if (!lb_failed(st) || s->im->whole) return st;
+  if (!lb_failed(st) || s->im->global_error) return st;
   return lb_status_note(st, "in %s of " LB_NODE_FMT, name,
                         LB_NODE_ARGS(d->src));
 }
@@ -56,11 +56,11 @@ static lb_status import_bodies(control *c) {
   return import_body(c, "else_branch");
 }
 
-// -- does the body fit the node? ---------------------------------------------
+// -- checks of bodies against the node ---------------------------------------
 
 static lb_status wrong_params(const lb_draft *d, uint32_t own, uint32_t takes) {
   return lb_error(LB_INVALID,
-                  LB_NODE_FMT " hands %u inputs to its body, which takes %u",
+                  LB_NODE_FMT " passes %u inputs to its body, which takes %u",
                   LB_NODE_ARGS(d->src), own, takes);
 }
 
@@ -69,7 +69,7 @@ static lb_status wrong_results(const lb_draft *d, uint32_t least,
   return lb_error(LB_INVALID,
                   LB_NODE_FMT
                   " needs at least %u outputs of its body, which "
-                  "gives %u",
+                  "has %u",
                   LB_NODE_ARGS(d->src), least, gives);
 }
 
@@ -80,11 +80,12 @@ static int64_t int_attr(const lb_draft *d, const char *name) {
   return 0;
 }
 
-// `states` values go round; `head` results come before them.
+// `states` is the number of loop-carried values, `leading` the number of
+// results before them.
 static lb_status check_body(const control *c, const lb_region *r) {
   const lb_draft *d = c->draft;
   uint32_t params = d->op == LB_OP_If ? 0 : d->n_in, states = 0;
-  uint32_t head = d->op == LB_OP_Loop ? 1 : 0;
+  uint32_t leading = d->op == LB_OP_Loop ? 1 : 0;
   if (d->op == LB_OP_Loop) states = d->n_in - 2;
   if (d->op == LB_OP_Scan) {
     int64_t scanned = int_attr(d, "num_scan_inputs");
@@ -96,13 +97,13 @@ static lb_status check_body(const control *c, const lb_region *r) {
   }
   if (r->n_params != params) return wrong_params(d, params, r->n_params);
   uint32_t least = d->n_out > states ? d->n_out : states;
-  if (r->n_results < head || r->n_results - head < least)
-    return wrong_results(d, least + head, r->n_results);
+  if (r->n_results < leading || r->n_results - leading < least)
+    return wrong_results(d, least + leading, r->n_results);
   return LB_OK;
 }
 
-// A node has as many outputs as its bodies have results to give; those beyond
-// the model's are unnamed.
+// Gives the node as many outputs as its bodies have results; outputs beyond
+// those in the model are unnamed.
 static lb_status widen_outputs(control *c) {
   lb_draft *d = c->draft;
   uint32_t n = c->scopes[0].region->n_results;
@@ -131,7 +132,7 @@ static lb_status collect(const control *c, lb_map *all) {
   return LB_OK;
 }
 
-static lb_status hand_in(lb_name_scope *s, const lb_map *all) {
+static lb_status add_captures(lb_name_scope *s, const lb_map *all) {
   for (size_t i = 0; i < all->count; i++) {
     const lb_value *outer = all->entries[i].value;
     lb_capture *cap = lb_map_get(&s->captured, &outer->id, sizeof outer->id);
@@ -147,7 +148,7 @@ static lb_status make_node(control *c, const lb_map *all) {
   lb_graph *g = d->scope->im->graph;
   lb_node *n;
   if (all->count > UINT32_MAX) return lb_oom();
-  LB_TRY(lb_draft_make(d, (uint32_t)all->count, &n));
+  LB_TRY(lb_draft_add_node(d, (uint32_t)all->count, &n));
   n->n_captures = (uint32_t)all->count;
   for (uint32_t i = 0; i < n->n_captures; i++)
     n->in[d->n_in + i] = all->entries[i].value;
@@ -156,7 +157,7 @@ static lb_status make_node(control *c, const lb_map *all) {
   n->n_regions = c->n_bodies;
   for (uint32_t i = 0; i < c->n_bodies; i++) {
     n->regions[i] = c->scopes[i].region;
-    LB_TRY(hand_in(&c->scopes[i], all));
+    LB_TRY(add_captures(&c->scopes[i], all));
   }
   return LB_OK;
 }

@@ -1,4 +1,4 @@
-// onnx/external.c -- weights in files beside the model, each mapped once.
+// onnx/external.c -- external data: files next to the model, each mapped once.
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -33,17 +33,16 @@ lb_status lb_import_external(lb_import *im, const lb_external *e,
                              const uint8_t **out) {
   if (!im->path)
     return lb_error(LB_INVALID,
-                    "%s lies in the file '%.*s', but a model given as bytes "
-                    "has no folder; say where its files are",
+                    "%s is in the file '%.*s', but a model loaded from bytes "
+                    "has no directory; specify the directory of its files",
                     label, LB_STR(e->location));
   if (e->offset < 0 || e->length < -1)
     return lb_error(LB_INVALID, "%s: negative offset or length in '%.*s'",
                     label, LB_STR(e->location));
   if (e->length >= 0 && (uint64_t)e->length != need)
     return lb_error(LB_INVALID,
-                    "%s needs %zu bytes, but %" PRId64
-                    " of '%.*s' are said to "
-                    "hold it",
+                    "%s needs %zu bytes, but the model gives it %" PRId64
+                    " bytes of '%.*s'",
                     label, need, e->length, LB_STR(e->location));
   lb_file *f = NULL;
   lb_status st = find_file(im, e->location, &f);
@@ -51,8 +50,8 @@ lb_status lb_import_external(lb_import *im, const lb_external *e,
   size_t size = f->bytes.size;
   if ((uint64_t)e->offset > size || size - (size_t)e->offset < need)
     return lb_error(LB_INVALID,
-                    "%s: '%.*s' is too short: it has %zu bytes, but %zu from "
-                    "byte %" PRId64 " on are needed",
+                    "%s: '%.*s' is too short: it has %zu bytes, but %zu at "
+                    "offset %" PRId64 " are needed",
                     label, LB_STR(e->location), size, need, e->offset);
   *out = f->bytes.data + e->offset;
   return LB_OK;

@@ -1,12 +1,12 @@
-// onnx/function.c -- calls of the model's own functions, replaced by their
-// bodies.
+// onnx/function.c -- inlines calls of the model's functions.
 //
-// A body gets a scope of its own over the caller's region. Its input names
-// mean the caller's values, so no node is spent on the call.
+// A body gets a scope of its own, but its nodes are added to the caller's
+// region. Its input names denote the caller's values, so that the call itself
+// needs no node.
 //
-// (1) A function never stands inside itself.
-// (2) What all bodies expand to is limited: a few functions that call each
-//     other twice would else fill any memory.
+// (1) A function must not call itself, directly or indirectly.
+// (2) The total size of inlined bodies is limited, because the expansion can be
+//     exponential in the number of functions.
 #include <stdio.h>
 #include <string.h>
 
@@ -19,10 +19,10 @@ lb_status lb_call_charge(const lb_name_scope *s, uint64_t size) {
   if (!s->call) return LB_OK;
   s->im->inlined += size;
   if (s->im->inlined <= MAX_EXPANSION) return LB_OK;
-  s->im->whole = true;
+  s->im->global_error = true;
   return lb_error(LB_UNSUPPORTED,
                   "the model's functions call each other so often that their "
-                  "bodies would have more than %u nodes and names",
+                  "inlined bodies would have more than %u nodes and names",
                   MAX_EXPANSION);
 }
 
@@ -35,23 +35,25 @@ static const lb_pb_attr *find_attr(const lb_pb_attr *list, uint32_t n,
   return NULL;
 }
 
-static const lb_pb_attr *referred(const lb_call *call, lb_pb_str name) {
+static const lb_pb_attr *resolve_ref(const lb_call *call, lb_pb_str name) {
   const lb_pb_attr *a = find_attr(call->attrs, call->n_attrs, name);
   if (a) return a;
   return find_attr(call->fn->defaults, call->fn->n_defaults, name);
 }
 
-// A graph's names belong to where it was written, not to where it would go.
-static lb_status replace(const lb_name_scope *s, const lb_pb_node *n,
-                         const lb_pb_attr *a, lb_pb_attr *out, bool *keep) {
-  const lb_pb_attr *from = referred(s->call, a->ref);
+// Resolves an attribute reference. Graphs are refused, because their names
+// belong to the scope of the caller.
+static lb_status resolve_attr(const lb_name_scope *s, const lb_pb_node *n,
+                              const lb_pb_attr *a, lb_pb_attr *out,
+                              bool *keep) {
+  const lb_pb_attr *from = resolve_ref(s->call, a->ref);
   *keep = from != NULL;
   if (!from) return LB_OK;
   if (from->graph)
     return lb_error(LB_UNSUPPORTED,
                     LB_NODE_FMT
-                    ": attribute '%.*s' is a graph that a function "
-                    "was called with",
+                    ": attribute '%.*s' is a graph passed to a function, "
+                    "which is not supported",
                     LB_NODE_ARGS(n), LB_STR(a->name));
   *out = *from;
   out->name = a->name;
@@ -69,8 +71,8 @@ lb_status lb_call_attrs(const lb_name_scope *s, const lb_pb_node *n,
   if (!s->call)
     return lb_error(LB_INVALID,
                     LB_NODE_FMT
-                    " refers to an attribute of a function, but "
-                    "stands in none",
+                    " refers to an attribute of a function, but is "
+                    "not in a function",
                     LB_NODE_ARGS(n));
   lb_pb_attr *list = lb_arena_new(&s->im->scratch, lb_pb_attr, n->n_attrs);
   if (!list) return lb_oom();
@@ -80,7 +82,7 @@ lb_status lb_call_attrs(const lb_name_scope *s, const lb_pb_node *n,
     bool keep = true;
     list[*count] = n->attrs[i];
     if (n->attrs[i].ref.n)
-      LB_TRY(replace(s, n, &n->attrs[i], &list[*count], &keep));
+      LB_TRY(resolve_attr(s, n, &n->attrs[i], &list[*count], &keep));
     *count += keep;
   }
   return LB_OK;
@@ -109,7 +111,7 @@ static lb_status check_recursion(const lb_name_scope *s, const lb_pb_node *n) {
   bool deep = c && c->depth >= LB_MAX_CALLS;
   while (c && c->fn != n->fn) c = c->caller;
   if (!c && !deep) return LB_OK;
-  s->im->whole = true;
+  s->im->global_error = true;
   if (!c)
     return lb_error(LB_UNSUPPORTED, "functions are nested deeper than %d calls",
                     LB_MAX_CALLS);
@@ -135,7 +137,7 @@ static lb_status check_call(const lb_name_scope *s, const lb_pb_node *n) {
   return LB_OK;
 }
 
-// Inputs under the function's names, absent ones as well.
+// Defines the inputs, including absent ones, under the function's names.
 static lb_status bind_inputs(lb_name_scope *caller, const lb_pb_node *n,
                              lb_name_scope *body) {
   lb_value **in;
@@ -150,7 +152,7 @@ static lb_status bind_inputs(lb_name_scope *caller, const lb_pb_node *n,
   return LB_OK;
 }
 
-// Results are called what the caller calls them.
+// Results get the names that the caller gives them.
 static lb_status name_results(const lb_name_scope *caller, const lb_pb_node *n,
                               lb_call *call) {
   for (uint32_t i = 0; i < n->n_out; i++) {
@@ -170,8 +172,7 @@ static lb_status bind_outputs(lb_name_scope *caller, const lb_pb_node *n,
     lb_pb_str name = n->fn->out[i];
     lb_value *v = lb_map_get(&body->names, name.p, name.n);
     if (!v)
-      return lb_error(LB_INVALID, "output '%.*s' is defined by nothing",
-                      LB_STR(name));
+      return lb_error(LB_INVALID, "output '%.*s' is not defined", LB_STR(name));
     if (lb_map_has(&caller->names, n->out[i].p, n->out[i].n))
       return lb_error(LB_INVALID,
                       LB_NODE_FMT
@@ -193,26 +194,26 @@ static lb_status new_prefix(lb_import *im, const lb_pb_function *fn,
   return *out ? LB_OK : lb_oom();
 }
 
-// A name that inner nodes repeat is cut.
+// The name is truncated, because all inner nodes repeat it.
 static lb_status name_call(const lb_name_scope *s, const lb_pb_node *n,
                            const char **out) {
-  *out = s->within;
+  *out = s->call_site;
   if (*out) return LB_OK;
   *out = lb_arena_strndup(&s->im->scratch, n->name.p,
                           n->name.n < 200 ? n->name.n : 200);
   return *out ? LB_OK : lb_oom();
 }
 
-static lb_status put_body(lb_name_scope *s, lb_pb_node *n, lb_name_scope *body,
-                          lb_call *call) {
+static lb_status inline_body(lb_name_scope *s, lb_pb_node *n,
+                             lb_name_scope *body, lb_call *call) {
   LB_TRY(new_prefix(s->im, n->fn, &body->prefix));
-  LB_TRY(name_call(s, n, &body->within));
+  LB_TRY(name_call(s, n, &body->call_site));
   LB_TRY(lb_call_attrs(s, n, &call->attrs, &call->n_attrs));
   LB_TRY(bind_inputs(s, n, body));
   LB_TRY(name_results(s, n, call));
   lb_status st = lb_import_nodes(body, &n->fn->nodes);
   if (!lb_failed(st)) st = bind_outputs(s, n, body);
-  if (!lb_failed(st) || s->im->whole) return st;
+  if (!lb_failed(st) || s->im->global_error) return st;
   return lb_status_note(st, "in function '%.*s'", LB_STR(n->fn->name));
 }
 
@@ -223,7 +224,7 @@ lb_status lb_import_call(lb_name_scope *s, lb_pb_node *n) {
                   .caller = s->call};
   lb_name_scope body = {
       .im = s->im, .region = s->region, .depth = s->depth, .call = &call};
-  lb_status st = put_body(s, n, &body, &call);
+  lb_status st = inline_body(s, n, &body, &call);
   lb_map_fini(&call.results);
   lb_name_scope_fini(&body);
   return st;

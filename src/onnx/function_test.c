@@ -1,4 +1,4 @@
-// onnx/function_test.c -- functions of the model, put in place of their calls.
+// onnx/function_test.c -- inlining of the model's functions.
 #include "onnx/model_test.h"
 
 static pb call(const char *fn, const char *name, const char *in,
@@ -37,7 +37,7 @@ static void a_call_becomes_the_body_with_names_of_its_own(void **state) {
                "Twice_2/t=Relu(y); z=Add(Twice_2/t,Twice_2/t) -> z");
 }
 
-// Inner nodes are called after the model's, which alone people know.
+// Names of inner nodes begin with that of the model's node, which users know.
 static void nodes_of_a_body_are_named_after_the_call(void **state) {
   (void)state;
   pb inner = function("In", "a", "b"), outer = function("Out", "a", "b");
@@ -71,7 +71,7 @@ static void functions_may_call_functions(void **state) {
   expect_graph(m, "Out_1/t=Relu(x); y=Abs(Out_1/t) -> y");
 }
 
-static void attributes_are_handed_in_or_default_or_left_out(void **state) {
+static void attributes_are_passed_or_default_or_left_out(void **state) {
   (void)state;
   pb f = function("F", "a", "b"), n = pb_node("Softmax", "s", "a", "b");
   pb dflt = pb_attr("p", 2);
@@ -103,7 +103,7 @@ static void constants_follow_the_attributes_of_each_call(void **state) {
   expect_graph(model_with(g, f), "y=Add(x,1); z=Add(y,2) -> z");
 }
 
-static void overloads_are_told_apart(void **state) {
+static void overloads_are_distinguished(void **state) {
   (void)state;
   pb a = function("F", "a", "b"), b = function("F", "a", "b");
   pb_msg(&a, 7, pb_node("Relu", "r", "a", "b"));
@@ -161,7 +161,7 @@ static void recursion_is_refused_with_its_names(void **state) {
   expect_error(m, LB_INVALID, "function my.A calls itself: my.A, my.B, my.A");
 }
 
-static void calls_that_do_not_fit_are_named(void **state) {
+static void mismatched_calls_are_named(void **state) {
   (void)state;
   pb f = function("F", "a", "b");
   pb_msg(&f, 7, pb_node("Relu", "r", "a", "b"));
@@ -176,8 +176,8 @@ static void calls_that_do_not_fit_are_named(void **state) {
                "defines");
 }
 
-// Each calls the next twice: 2^40 nodes from 40 functions.
-static void an_explosion_of_calls_is_refused(void **state) {
+// Each function calls the next one twice: 2^40 nodes from 40 functions.
+static void exponential_expansion_is_refused(void **state) {
   (void)state;
   pb m = pb_model(pb_graph("x", call("F0", "c", "x", "y"), "y"), 13);
   for (int i = 0; i < 40; i++) {
@@ -194,7 +194,7 @@ static void an_explosion_of_calls_is_refused(void **state) {
   pb_msg(&m, 25, last);
   expect_error(m, LB_UNSUPPORTED,
                "the model's functions call each other so often that their "
-               "bodies would have more than 1048576 nodes and names");
+               "inlined bodies would have more than 1048576 nodes and names");
 }
 
 int main(void) {
@@ -202,15 +202,15 @@ int main(void) {
       cmocka_unit_test(a_call_becomes_the_body_with_names_of_its_own),
       cmocka_unit_test(nodes_of_a_body_are_named_after_the_call),
       cmocka_unit_test(functions_may_call_functions),
-      cmocka_unit_test(attributes_are_handed_in_or_default_or_left_out),
+      cmocka_unit_test(attributes_are_passed_or_default_or_left_out),
       cmocka_unit_test(constants_follow_the_attributes_of_each_call),
-      cmocka_unit_test(overloads_are_told_apart),
+      cmocka_unit_test(overloads_are_distinguished),
       cmocka_unit_test(an_absent_input_is_absent_in_the_body),
       cmocka_unit_test(bodies_in_a_function_capture_its_names),
       cmocka_unit_test(each_function_has_its_own_opset),
       cmocka_unit_test(recursion_is_refused_with_its_names),
-      cmocka_unit_test(calls_that_do_not_fit_are_named),
-      cmocka_unit_test(an_explosion_of_calls_is_refused),
+      cmocka_unit_test(mismatched_calls_are_named),
+      cmocka_unit_test(exponential_expansion_is_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

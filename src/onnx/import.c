@@ -1,5 +1,5 @@
-// onnx/import.c -- graph messages to a region: constants, parameters, nodes,
-// results.
+// onnx/import.c -- converts a graph message to a region: constants, parameters,
+// nodes, results.
 #include "onnx/import.h"
 
 #include <inttypes.h>
@@ -65,8 +65,8 @@ static lb_status declare_input(lb_import *im, const lb_pb_value *from,
   return LB_OK;
 }
 
-// What a body's parameter is follows from what it receives, so only the
-// model's inputs keep their declaration.
+// The type of a body's parameter follows from the value that it receives, so
+// only the model's inputs keep their declared types.
 static lb_status add_param(lb_name_scope *s, const lb_pb_value *from) {
   if (!from->name.n) return lb_error(LB_INVALID, "an input has no name");
   lb_value *v = lb_map_get(&s->names, from->name.p, from->name.n);
@@ -102,7 +102,7 @@ static lb_status define_output(lb_draft *d, lb_node *node, uint32_t i) {
   return lb_name_scope_define(s, name, v);
 }
 
-lb_status lb_draft_make(lb_draft *d, uint32_t n_captures, lb_node **out) {
+lb_status lb_draft_add_node(lb_draft *d, uint32_t n_captures, lb_node **out) {
   lb_graph *g = d->scope->im->graph;
   if (n_captures > UINT32_MAX - d->n_in) return lb_oom();
   LB_TRY(lb_node_new(d->scope->region, d->op, d->name, d->n_in + n_captures,
@@ -135,8 +135,8 @@ static lb_status draft_attrs(lb_draft *d) {
   return LB_OK;
 }
 
-// Trailing inputs and outputs without a name are as good as not there; where
-// any number of outputs may be, each counts.
+// Removes trailing inputs and outputs without a name; outputs of a variadic
+// operator are kept, because their number matters.
 static void trim(lb_draft *d) {
   while (d->n_in && !d->in[d->n_in - 1]) d->n_in--;
   if (lb_op_infos[d->op].max_out < 0) return;
@@ -178,17 +178,18 @@ static lb_status check_arity(lb_draft *d) {
   while (d->op == LB_OP_Loop && d->n_in < 2) d->in[d->n_in++] = NULL;
   if (d->n_in < (uint32_t)info->min_in)
     return wrong_count(d, "input", d->n_in, "needs", info->min_in);
-  // What an If's branches take from outside is not among its inputs yet.
+  // The captures of an If's branches are not among its inputs yet.
   int max_in = d->op == LB_OP_If ? 1 : info->max_in;
   if (max_in >= 0 && d->n_in > (uint32_t)max_in)
     return wrong_count(d, "input", d->n_in, "takes at most", max_in);
   if (info->max_out >= 0 && d->n_out > (uint32_t)info->max_out)
-    return wrong_count(d, "output", d->n_out, "gives at most", info->max_out);
+    return wrong_count(d, "output", d->n_out, "may have at most",
+                       info->max_out);
   uint32_t first = d->op == LB_OP_Loop ? 2 : 0;
   uint32_t last = info->max_in < 0 ? d->n_in : (uint32_t)info->min_in;
   for (uint32_t i = first; i < last; i++)
     if (!d->in[i])
-      return lb_error(LB_INVALID, LB_NODE_FMT " lacks its input %u",
+      return lb_error(LB_INVALID, LB_NODE_FMT " has no input %u",
                       LB_NODE_ARGS(d->src), i);
   return LB_OK;
 }
@@ -219,14 +220,14 @@ static lb_status constant_value(lb_import *im, const lb_pb_node *n,
     return lb_const_new(g, label, &list, out);
   }
   return lb_error(LB_UNSUPPORTED,
-                  LB_NODE_FMT " has no numbers: its attribute is '%.*s'",
+                  LB_NODE_FMT " has no numeric value: its attribute is '%.*s'",
                   LB_NODE_ARGS(n), LB_STR(a->name));
 }
 
-// The same value for every copy of a function's body, unless it depends on an
+// Inlined copies of a function's body share one value, unless it depends on an
 // attribute of the call.
 static lb_status import_constant(lb_name_scope *s, lb_pb_node *n) {
-  if (n->n_out != 1 || !n->out[0].n) return LB_OK;  // nobody can read it
+  if (n->n_out != 1 || !n->out[0].n) return LB_OK;  // it cannot be read
   bool fixed = true;
   for (uint32_t i = 0; i < n->n_attrs; i++) fixed &= n->attrs[i].ref.n == 0;
   lb_value *v = fixed ? n->value : NULL;
@@ -261,11 +262,11 @@ static lb_status import_node(lb_name_scope *s, lb_pb_node *n) {
   LB_TRY(lb_upgrade(&d));
   trim(&d);
   LB_TRY(check_arity(&d));
-  if (!has_outputs(&d)) return LB_OK;  // nobody can read it
+  if (!has_outputs(&d)) return LB_OK;  // it cannot be read
   if (d.op == LB_OP_If || d.op == LB_OP_Loop || d.op == LB_OP_Scan)
     return lb_import_control(&d);
   lb_node *node;
-  return lb_draft_make(&d, 0, &node);
+  return lb_draft_add_node(&d, 0, &node);
 }
 
 lb_status lb_import_nodes(lb_name_scope *s, lb_pb_nodes *nodes) {
@@ -279,8 +280,7 @@ static lb_status add_result(lb_name_scope *s, lb_pb_str name) {
   bool found = false;
   if (name.n) LB_TRY(lb_name_scope_find(s, name, &v, &found));
   if (!found || !v)
-    return lb_error(LB_INVALID, "output '%.*s' is defined by nothing",
-                    LB_STR(name));
+    return lb_error(LB_INVALID, "output '%.*s' is not defined", LB_STR(name));
   return lb_region_add_result(s->region, v);
 }
 

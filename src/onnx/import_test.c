@@ -1,5 +1,5 @@
-// onnx/import_test.c -- graphs, names, bodies, versions: what is accepted, and
-// the exact words for what is not.
+// onnx/import_test.c -- graphs, names, bodies, versions: accepted models, and
+// the exact error messages for others.
 #include "onnx/model_test.h"
 
 // -- the file ----------------------------------------------------------------
@@ -51,13 +51,14 @@ static void a_newer_opset_is_a_warning(void **state) {
   expect_success(lb_onnx_parse(span_of(&m), NULL, &o, &model));
   assert_string_equal(line,
                       "opset 99 is newer than 28, the newest known; operators "
-                      "are taken to mean what they mean there");
+                      "are assumed to be unchanged since then");
   assert_int_equal(model.opset, 99);
   lb_model_fini(&model);
   lb_strbuf_fini(&m.b);
 }
 
-static void every_cut_and_flip_is_an_error_or_a_sound_graph(void **state) {
+static void truncated_and_flipped_models_fail_or_give_a_valid_graph(
+    void **state) {
   (void)state;
   static const float w[] = {1, 2, 3};
   pb g = pb_graph("x", pb_node("Add", "a", "x,w", "y"), "y");
@@ -82,17 +83,17 @@ static void every_cut_and_flip_is_an_error_or_a_sound_graph(void **state) {
   lb_strbuf_fini(&m.b);
 }
 
-static void what_the_file_says_of_itself_is_kept(void **state) {
+static void metadata_is_kept(void **state) {
   (void)state;
   pb m = pb_model(pb_graph("x", pb_node("Relu", "r", "x", "y"), "y"), 13);
   pb prop = {0};
-  pb_str(&m, 2, "maker");
+  pb_str(&m, 2, "producer");
   pb_str(&prop, 1, "k");
   pb_str(&prop, 2, "v");
   pb_msg(&m, 14, prop);
   lb_model model;
   parse(&m, &model);
-  assert_string_equal(model.producer_name, "maker");
+  assert_string_equal(model.producer_name, "producer");
   assert_string_equal(model.description, "");
   assert_int_equal(model.n_props, 1);
   assert_string_equal(model.props[0].key, "k");
@@ -114,7 +115,7 @@ static void an_undefined_input_is_named(void **state) {
 static void an_undefined_output_is_named(void **state) {
   (void)state;
   pb g = pb_graph("x", pb_node("Relu", "r", "x", "y"), "q");
-  expect_error(pb_model(g, 13), LB_INVALID, "output 'q' is defined by nothing");
+  expect_error(pb_model(g, 13), LB_INVALID, "output 'q' is not defined");
 }
 
 static void a_cycle_names_its_nodes(void **state) {
@@ -212,11 +213,12 @@ static void unknown_operators_are_listed_at_once(void **state) {
   pb_str(&n, 7, "com.microsoft.nchwc");
   m = pb_model(pb_graph("x", n, "y"), 17);
   pb_msg(&m, 8, pb_opset("com.microsoft.nchwc", 1));
-  expect_error(m, LB_UNSUPPORTED,
-               "1 operator is not supported: com.microsoft.nchwc.Conv (opset "
-               "1) ×1, first at node 'c'. ONNX Runtime wrote this model for "
-               "one kind of processor; let it optimise no further than "
-               "ORT_ENABLE_EXTENDED");
+  expect_error(
+      m, LB_UNSUPPORTED,
+      "1 operator is not supported: com.microsoft.nchwc.Conv (opset "
+      "1) ×1, first at node 'c'. ONNX Runtime optimised this model for "
+      "one kind of processor; use at most the level "
+      "ORT_ENABLE_EXTENDED");
 }
 
 static void wrong_arity_is_named(void **state) {
@@ -229,9 +231,9 @@ static void wrong_arity_is_named(void **state) {
                "node 'r' (Relu) has 3 inputs, but takes at most 1");
   g = pb_graph("x", pb_node("Relu", "r", "x", "y,z"), "y");
   expect_error(pb_model(g, 13), LB_INVALID,
-               "node 'r' (Relu) has 2 outputs, but gives at most 1");
+               "node 'r' (Relu) has 2 outputs, but may have at most 1");
   g = pb_graph("x", pb_node("Add", "a", "-,x", "y"), "y");
-  expect_error(pb_model(g, 13), LB_INVALID, "node 'a' (Add) lacks its input 0");
+  expect_error(pb_model(g, 13), LB_INVALID, "node 'a' (Add) has no input 0");
 }
 
 static void absent_inputs_and_outputs_are_null(void **state) {
@@ -242,7 +244,7 @@ static void absent_inputs_and_outputs_are_null(void **state) {
 
 // -- declared types ----------------------------------------------------------
 
-static void anonymous_dims_are_each_their_own(void **state) {
+static void anonymous_dims_are_distinct_symbols(void **state) {
   (void)state;
   pb g = pb_graph("", pb_node("Relu", "r", "x", "y"), "y");
   pb_msg(&g, 11, pb_value("x", T_FLOAT, "batch,?,'-1,None,-5,,7,batch"));
@@ -281,7 +283,7 @@ static void an_input_without_a_shape_has_unknown_rank(void **state) {
   lb_strbuf_fini(&m.b);
 }
 
-static void inputs_limber_has_no_type_for_are_named(void **state) {
+static void inputs_of_unsupported_types_are_named(void **state) {
   (void)state;
   pb g = pb_graph("", (pb){0}, "x");
   pb_msg(&g, 11, pb_value("x", T_STRING, "1"));
@@ -299,7 +301,7 @@ static void inputs_limber_has_no_type_for_are_named(void **state) {
 
 // -- bodies ------------------------------------------------------------------
 
-static void both_branches_receive_what_either_takes(void **state) {
+static void both_branches_receive_the_captures_of_either(void **state) {
   (void)state;
   static const float w[] = {5};
   pb n = pb_node("If", "i", "c", "z");
@@ -314,7 +316,7 @@ static void both_branches_receive_what_either_takes(void **state) {
                " -> z");
 }
 
-static void nested_bodies_hand_captures_down(void **state) {
+static void nested_bodies_pass_captures_down(void **state) {
   (void)state;
   pb inner = pb_node("If", "in", "c", "u");
   pb_attr_graph(&inner, "then_branch",
@@ -339,7 +341,7 @@ static void scan_takes_states_then_sequences(void **state) {
                "ho,ho} -> hn,ys");
 }
 
-static void bodies_that_do_not_fit_are_named(void **state) {
+static void mismatched_bodies_are_named(void **state) {
   (void)state;
   pb n = pb_node("If", "i", "c", "z");
   pb_attr_graph(&n, "then_branch", pb_graph("", (pb){0}, "c"));
@@ -353,12 +355,12 @@ static void bodies_that_do_not_fit_are_named(void **state) {
   n = pb_node("Loop", "l", "-,-,x", "o");
   pb_attr_graph(&n, "body", pb_graph("i,k", (pb){0}, "k,i"));
   expect_error(pb_model(pb_graph("x", n, "o"), 13), LB_INVALID,
-               "node 'l' (Loop) hands 3 inputs to its body, which takes 2");
+               "node 'l' (Loop) passes 3 inputs to its body, which takes 2");
   n = pb_node("Loop", "l", "-,-,x", "o,p");
   pb_attr_graph(&n, "body", pb_graph("i,k,v", (pb){0}, "k,v"));
   expect_error(pb_model(pb_graph("x", n, "o"), 13), LB_INVALID,
                "node 'l' (Loop) needs at least 3 outputs of its body, which "
-               "gives 2");
+               "has 2");
   n = pb_node("Loop", "l", "-,-,x", "o");
   pb_attr_graph(&n, "body",
                 pb_graph("i,k,v", pb_node("Relu", "r", "q", "t"), "k,t"));
@@ -385,8 +387,8 @@ int main(void) {
       cmocka_unit_test(an_empty_file_is_refused),
       cmocka_unit_test(a_model_needs_graph_and_versions),
       cmocka_unit_test(a_newer_opset_is_a_warning),
-      cmocka_unit_test(every_cut_and_flip_is_an_error_or_a_sound_graph),
-      cmocka_unit_test(what_the_file_says_of_itself_is_kept),
+      cmocka_unit_test(truncated_and_flipped_models_fail_or_give_a_valid_graph),
+      cmocka_unit_test(metadata_is_kept),
       cmocka_unit_test(an_undefined_input_is_named),
       cmocka_unit_test(an_undefined_output_is_named),
       cmocka_unit_test(a_cycle_names_its_nodes),
@@ -398,13 +400,13 @@ int main(void) {
       cmocka_unit_test(unknown_operators_are_listed_at_once),
       cmocka_unit_test(wrong_arity_is_named),
       cmocka_unit_test(absent_inputs_and_outputs_are_null),
-      cmocka_unit_test(anonymous_dims_are_each_their_own),
+      cmocka_unit_test(anonymous_dims_are_distinct_symbols),
       cmocka_unit_test(an_input_without_a_shape_has_unknown_rank),
-      cmocka_unit_test(inputs_limber_has_no_type_for_are_named),
-      cmocka_unit_test(both_branches_receive_what_either_takes),
-      cmocka_unit_test(nested_bodies_hand_captures_down),
+      cmocka_unit_test(inputs_of_unsupported_types_are_named),
+      cmocka_unit_test(both_branches_receive_the_captures_of_either),
+      cmocka_unit_test(nested_bodies_pass_captures_down),
       cmocka_unit_test(scan_takes_states_then_sequences),
-      cmocka_unit_test(bodies_that_do_not_fit_are_named),
+      cmocka_unit_test(mismatched_bodies_are_named),
       cmocka_unit_test(bodies_nested_too_deep_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,10 +1,10 @@
-// onnx/lists_test.c -- lists that are stacked become tensors, others stay.
+// onnx/lists_test.c -- stacked lists become tensors, others are unchanged.
 #include "onnx/model_test.h"
 
 static void add(pb *graph, pb node) { pb_msg(graph, 1, node); }
 
-// A loop over x whose body makes `insert` of the list p; y is stacked along
-// `axis` of what it gives.
+// A loop over x whose body applies `insert` to the list p; y is the result
+// stacked along `axis`.
 static pb loop_model(pb insert, pb stacked, const char *out) {
   pb body = pb_graph("i,k,v,p", pb_node("Relu", "r", "v", "w"), "k,w,q");
   add(&body, insert);
@@ -23,7 +23,7 @@ static pb stacked(const char *from, int64_t axis, int64_t new_axis) {
   return n;
 }
 
-static void a_list_that_grows_is_an_output_of_its_loop(void **state) {
+static void an_appended_list_becomes_a_scan_output(void **state) {
   (void)state;
   static const struct {
     int64_t axis;
@@ -45,8 +45,8 @@ static void a_list_that_grows_is_an_output_of_its_loop(void **state) {
   }
 }
 
-// Two lists that begin as the same one, before and behind a state.
-static void lists_of_one_loop_go_one_by_one(void **state) {
+// Two lists with the same initial list, before and after another carried value.
+static void several_lists_of_one_loop_are_replaced(void **state) {
   (void)state;
   pb body = pb_graph("i,k,p,v,t", pb_node("Relu", "r", "v", "w"), "k,q,w,u");
   add(&body, pb_node("SequenceInsert", "j", "p,v", "q"));
@@ -66,7 +66,7 @@ static void lists_of_one_loop_go_one_by_one(void **state) {
                "y=Einsum(a) equation=ab...->ba... -> y,z,o");
 }
 
-static void what_was_cut_apart_is_whole_again(void **state) {
+static void split_then_stack_becomes_identity_and_einsum(void **state) {
   (void)state;
   pb cut = pb_node("SplitToSequence", "c", "x", "s");
   pb_attr_int(&cut, "keepdims", 0);
@@ -95,7 +95,7 @@ static void other_lists_are_not_supported(void **state) {
                     stacked("s", 0, 1), "y"));
   refuse(loop_model(pb_node("Identity", "j", "p", q), stacked("s", 0, 1), "y"));
   refuse(loop_model(pb_node("SequenceInsert", "j", "p,w", q),
-                    stacked("s", 0, 1), "y,s"));  // the list is asked for
+                    stacked("s", 0, 1), "y,s"));  // the list is an output
   refuse(loop_model(pb_node("SequenceInsert", "j", "p,w", q),
                     stacked("s", 9, 1), "y"));
   refuse(loop_model(pb_node("SequenceInsert", "j", "p,w", q),
@@ -104,9 +104,9 @@ static void other_lists_are_not_supported(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_list_that_grows_is_an_output_of_its_loop),
-      cmocka_unit_test(lists_of_one_loop_go_one_by_one),
-      cmocka_unit_test(what_was_cut_apart_is_whole_again),
+      cmocka_unit_test(an_appended_list_becomes_a_scan_output),
+      cmocka_unit_test(several_lists_of_one_loop_are_replaced),
+      cmocka_unit_test(split_then_stack_becomes_identity_and_einsum),
       cmocka_unit_test(other_lists_are_not_supported),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

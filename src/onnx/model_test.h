@@ -1,6 +1,6 @@
 // onnx/model_test.h -- for tests: a protobuf writer, and a graph as one line.
 //
-// A message is built by value and used up by whatever it is put into.
+// A message is built by value; adding it to another one frees it.
 #ifndef LB_ONNX_MODEL_TEST_H
 #define LB_ONNX_MODEL_TEST_H
 

@@ -1,5 +1,5 @@
-// onnx/onnx.c -- from a file or bytes to a model: versions, the graph, and what
-// the file says about itself.
+// onnx/onnx.c -- imports a file or bytes: checks versions, builds the graph,
+// keeps the metadata.
 #include "onnx/onnx.h"
 
 #include <inttypes.h>
@@ -59,15 +59,15 @@ static lb_status check_operators(lb_import *im) {
   if (!lb_failed(st) && newest > LB_NEWEST_OPSET)
     lb_log_line(im->log, LB_LOG_WARN,
                 "opset %" PRId64
-                " is newer than %d, the newest known; operators are taken to "
-                "mean what they mean there",
+                " is newer than %d, the newest known; operators are assumed to "
+                "be unchanged since then",
                 newest, LB_NEWEST_OPSET);
   if (!lb_failed(st)) st = lb_op_table_check(&t);
   lb_op_table_fini(&t);
   return st;
 }
 
-// -- what the file says ------------------------------------------------------
+// -- metadata ----------------------------------------------------------------
 
 static void declare_output(const lb_pb_value *from, lb_declared *out) {
   *out = (lb_declared){.rank = -1};
@@ -156,8 +156,8 @@ static void close_files(lb_model *m) {
   m->n_files = 0;
 }
 
-// `m` may hold the mapped model already. `path`: where external data is looked
-// for; only its folder counts.
+// `m` may already own the mapped model. External data is read from the
+// directory of `path`.
 static lb_status import_bytes(lb_span bytes, const char *path,
                               const lb_onnx_options *o, lb_model *m) {
   lb_import im = {.model = m,
@@ -192,15 +192,15 @@ lb_status lb_onnx_load(const char *path, const lb_onnx_options *o,
   return lb_failed(st) ? lb_status_note(st, "%s", path) : st;
 }
 
-lb_status lb_onnx_parse(lb_span bytes, const char *folder,
+lb_status lb_onnx_parse(lb_span bytes, const char *directory,
                         const lb_onnx_options *o, lb_model *out) {
   *out = (lb_model){0};
   char *path = NULL;
-  if (folder) {
-    size_t n = strlen(folder);
+  if (directory) {
+    size_t n = strlen(directory);
     path = malloc(n + sizeof "/model");
     if (!path) return lb_oom();
-    memcpy(path, folder, n);
+    memcpy(path, directory, n);
     memcpy(path + n, "/model", sizeof "/model");
   }
   lb_status st = import_bytes(bytes, path, o, out);

@@ -1,8 +1,8 @@
-// onnx/onnx.h -- ONNX bytes to a graph. The only room that knows the wire
-// format.
+// onnx/onnx.h -- imports an ONNX model as a graph. The only module that knows
+// the wire format.
 //
-// Weights are not copied: constants point into the mapped file or the
-// caller's buffer, which lb_model keeps or borrows.
+// Weights are not copied: constants point into the mapped file, which lb_model
+// owns, or into the caller's buffer, which it borrows.
 #ifndef LB_ONNX_ONNX_H
 #define LB_ONNX_ONNX_H
 
@@ -14,12 +14,12 @@ typedef struct lb_model_prop {
   const char *key, *value;
 } lb_model_prop;
 
-// What the model says of one of its outputs, to be compared with what is
-// inferred: files are often wrong here.
+// The type that the model declares for one of its outputs, to be compared with
+// the inferred one: declarations are often wrong.
 typedef struct lb_declared {
-  lb_dtype dtype;             // LB_NONE: not said
-  int rank;                   // -1: not said
-  int64_t dims[LB_MAX_RANK];  // -1: not said, or a name
+  lb_dtype dtype;             // LB_NONE: not declared
+  int rank;                   // -1: not declared
+  int64_t dims[LB_MAX_RANK];  // -1: not declared, or a symbol
 } lb_declared;
 
 typedef struct lb_model {
@@ -39,40 +39,40 @@ typedef struct lb_model {
 
 typedef struct lb_onnx_options {
   const lb_log *log;  // warnings; may be NULL
-  bool copy_weights;  // own the bytes, so the file may change afterwards
+  bool copy_weights;  // copy them, so that the file may change afterwards
 } lb_onnx_options;
 
-// On failure *out is all zero. Every unknown operator is listed in one
+// On failure *out is all zero. All unknown operators are listed in one
 // LB_UNSUPPORTED error, with domain, opset, count and the first node's name.
 lb_status lb_onnx_load(const char *path, const lb_onnx_options *o,
                        lb_model *out);
-// `bytes` must stay until lb_model_fini (unless copy_weights). No external
-// data, unless `folder` says where it lies (NULL: refused).
-lb_status lb_onnx_parse(lb_span bytes, const char *folder,
+// `bytes` must stay valid until lb_model_fini (unless copy_weights). External
+// data is read from `directory`; if that is NULL, it is refused.
+lb_status lb_onnx_parse(lb_span bytes, const char *directory,
                         const lb_onnx_options *o, lb_model *out);
 void lb_model_fini(lb_model *m);
 
-// -- for people --------------------------------------------------------------
+// -- survey of operators -----------------------------------------------------
 
 typedef struct lb_op_use {
-  const char *domain, *op_type;  // domain "" is ONNX's own
+  const char *domain, *op_type;  // domain "": ai.onnx
   int64_t opset;                 // of the domain; 0: not imported
-  uint32_t count;                // nodes, in bodies too
+  uint32_t count;                // nodes, including those in bodies
   bool supported;
   const char *first;  // name of the first such node
 } lb_op_use;
 
-// The operators of a model that need not load. A function that is called counts
-// once, however often it is called, and the calls do not count.
+// The operators of a model, which need not be loadable. The body of a called
+// function counts once, however often it is called; calls are not counted.
 typedef struct lb_survey {
-  lb_arena arena;  // owns what follows
+  lb_arena arena;  // owns all that follows
   lb_op_use *ops;  // in order of first use
   uint32_t n_ops, n_nodes;
   int64_t ir_version, opset;
   const char *producer_name, *producer_version;
 } lb_survey;
 
-// On failure (not a sound ONNX model) *out is all zero.
+// On failure (not a valid ONNX model) *out is all zero.
 lb_status lb_onnx_survey(lb_span bytes, lb_survey *out);
 lb_status lb_onnx_survey_file(const char *path, lb_survey *out);
 void lb_survey_fini(lb_survey *s);

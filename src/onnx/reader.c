@@ -1,15 +1,14 @@
-// onnx/reader.c -- model, graph, node and value messages into structs.
+// onnx/reader.c -- decodes model, graph, node and value messages to structs.
 //
-// Each message is walked twice: once to count what repeats, once to fill
+// Each message is read twice: once to count repeated fields, once to fill
 // arrays of exactly that size. Skipping a nested message costs nothing, so the
-// whole stays linear in the size of the file.
+// total time is linear in the size of the file.
 #include "onnx/reader.h"
 
 #include <stdio.h>
 #include <string.h>
 
-// More imports than this are no model; lookups scan them.
-#define MAX_OPSETS 256
+#define MAX_OPSETS 256  // bounded because lookups are linear
 #define MAX_ATTRS 1024  // of one node or function
 
 bool lb_pb_is(lb_pb_str s, const char *text) {
@@ -32,8 +31,8 @@ lb_status lb_read_str(const lb_wire *w, const lb_wire_field *f,
   *out = (lb_pb_str){(const char *)f->bytes.p, lb_wire_size(f->bytes)};
   if (out->n && memchr(out->p, 0, out->n))
     return lb_error(LB_INVALID,
-                    "not a sound ONNX model: before byte %zu: a name holds a "
-                    "zero byte",
+                    "not a valid ONNX model: before byte %zu: a name contains "
+                    "a zero byte",
                     (size_t)(w->p - w->start));
   return LB_OK;
 }
@@ -61,7 +60,7 @@ static lb_status read_opset(lb_wire w, lb_pb_opset *out) {
   return st;
 }
 
-// What is searched by looking at each must not be many.
+// Bounds the size of lists that are searched linearly.
 static lb_status check_few(uint32_t n, uint32_t limit, const char *what) {
   if (n <= limit) return LB_OK;
   return lb_error(LB_INVALID, "%u %s; %u is the limit", n, what, limit);
@@ -160,7 +159,7 @@ static lb_status tensor_name(lb_wire w, lb_pb_str *out) {
   return st;
 }
 
-// A sparse tensor is named by its values.
+// The name of a sparse tensor is that of its values.
 lb_status lb_read_tensor(lb_wire w, bool sparse, lb_pb_tensor *out) {
   *out = (lb_pb_tensor){.body = w, .sparse = sparse};
   if (!sparse) return tensor_name(w, &out->name);
@@ -176,20 +175,20 @@ lb_status lb_read_tensor(lb_wire w, bool sparse, lb_pb_tensor *out) {
 
 // -- nodes -------------------------------------------------------------------
 
-static lb_status name_node(lb_reader *r, lb_pb_node *n, uint32_t place) {
+static lb_status name_node(lb_reader *r, lb_pb_node *n, uint32_t index) {
   if (n->op_type.n == 0)
-    return lb_error(LB_INVALID, "node %u ('%.*s') has no operator", place,
+    return lb_error(LB_INVALID, "node %u ('%.*s') has no operator", index,
                     LB_STR(n->name));
   if (n->name.n) return LB_OK;
   char made[80];
   int len = snprintf(made, sizeof made, "%.*s_%u",
                      (int)(n->op_type.n < 60 ? n->op_type.n : 60), n->op_type.p,
-                     place);
+                     index);
   n->name = (lb_pb_str){lb_arena_strdup(r->scratch, made), (size_t)len};
   return n->name.p ? LB_OK : lb_oom();
 }
 
-// What subgraphs read from outside joins the node's inputs in refs.
+// Appends the outer names that subgraphs read to the node's inputs in refs.
 static lb_status join_refs(lb_reader *r, lb_pb_node *n) {
   size_t total = n->n_in;
   for (uint32_t i = 0; i < n->n_attrs; i++)
@@ -209,7 +208,7 @@ static lb_status join_refs(lb_reader *r, lb_pb_node *n) {
   return LB_OK;
 }
 
-static lb_status read_node(lb_reader *r, lb_wire w, uint32_t place,
+static lb_status read_node(lb_reader *r, lb_wire w, uint32_t index,
                            lb_pb_node *out) {
   uint32_t counts[6], in = 0, res = 0, attrs = 0;
   LB_TRY(lb_wire_count(w, counts, 6));
@@ -236,7 +235,7 @@ static lb_status read_node(lb_reader *r, lb_wire w, uint32_t place,
       case 8: st = lb_read_str(&w, &f, &out->overload); break;
     }
   LB_TRY(st);
-  LB_TRY(name_node(r, out, place));
+  LB_TRY(name_node(r, out, index));
   return join_refs(r, out);
 }
 
@@ -248,8 +247,8 @@ static lb_status new_nodes(lb_reader *r, uint32_t n, lb_pb_nodes *out) {
 static lb_status add_node(lb_reader *r, const lb_wire *w,
                           const lb_wire_field *f, lb_pb_nodes *nodes) {
   LB_TRY(lb_wire_expect(w, f, LB_WIRE_BYTES));
-  uint32_t place = nodes->n++;
-  return read_node(r, f->bytes, place, &nodes->at[place]);
+  uint32_t index = nodes->n++;
+  return read_node(r, f->bytes, index, &nodes->at[index]);
 }
 
 // -- graphs ------------------------------------------------------------------
@@ -282,7 +281,7 @@ static lb_status mark_read(const lb_pb_graph *g, const lb_map *defined,
   return LB_OK;
 }
 
-// The names a subgraph needs from outside.
+// Finds the outer names that a subgraph reads.
 static lb_status find_outer(lb_reader *r, lb_pb_graph *g) {
   lb_map defined = {0}, outer = {0};
   lb_status st = mark_defined(g, &defined);
@@ -380,7 +379,7 @@ static lb_status read_function(lb_reader *r, lb_wire w, lb_pb_function *out) {
   LB_TRY(alloc_function(r, w, out));
   lb_status st = LB_OK;
   lb_wire_field f;
-  r->depth = 1;  // what its subgraphs read from it counts as outer
+  r->depth = 1;  // its names are outer names for its subgraphs
   while (lb_wire_next(&w, &f, &st)) st = function_field(r, &w, &f, out);
   r->depth = 0;
   return st;
@@ -430,12 +429,12 @@ static lb_status model_field(lb_reader *r, const lb_wire *w,
   }
 }
 
-lb_status lb_pb_read(lb_span file, lb_arena *scratch, lb_arena *keep,
+lb_status lb_pb_read(lb_span file, lb_arena *scratch, lb_arena *persistent,
                      lb_pb_model *out) {
   *out = (lb_pb_model){0};
   if (file.size == 0)
     return lb_error(LB_INVALID, "the model is empty (0 bytes)");
-  lb_reader r = {.scratch = scratch, .keep = keep};
+  lb_reader r = {.scratch = scratch, .persistent = persistent};
   lb_wire w = lb_wire_open(file);
   uint32_t counts[26];
   LB_TRY(lb_wire_count(w, counts, 26));

@@ -1,4 +1,4 @@
-// onnx/reader.h -- what the files that read messages share.
+// onnx/reader.h -- shared by the files that read protobuf messages.
 #ifndef LB_ONNX_READER_H
 #define LB_ONNX_READER_H
 
@@ -6,11 +6,11 @@
 
 typedef struct lb_reader {
   lb_arena *scratch;
-  lb_arena *keep;  // attribute payloads
-  int depth;       // of subgraphs
+  lb_arena *persistent;  // for attribute payloads
+  int depth;             // nesting of subgraphs
 } lb_reader;
 
-// A field that is a name. Zero bytes are refused.
+// Reads a name. Zero bytes are refused.
 lb_status lb_read_str(const lb_wire *w, const lb_wire_field *f, lb_pb_str *out);
 lb_status lb_read_int(const lb_wire *w, const lb_wire_field *f, int64_t *out);
 lb_status lb_read_graph(lb_reader *r, lb_wire w, lb_pb_graph *out);

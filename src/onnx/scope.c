@@ -1,4 +1,4 @@
-// onnx/scope.c -- names to values, and what a body takes from outside.
+// onnx/scope.c -- resolves names to values, and creates captures.
 #include <stdio.h>
 #include <string.h>
 
@@ -13,8 +13,8 @@ lb_status lb_name_scope_define(lb_name_scope *s, lb_pb_str name, lb_value *v) {
   return lb_map_put(&s->names, name.p, name.n, v, NULL);
 }
 
-// A parameter that stands for an outer value; it joins the region's parameters
-// once all bodies of the node are known (control.c).
+// Creates a parameter for an outer value. control.c adds it to the region's
+// parameters once all bodies of the node are imported.
 static lb_status capture(lb_name_scope *s, lb_value *outer, lb_value **out) {
   lb_capture *c = lb_map_get(&s->captured, &outer->id, sizeof outer->id);
   if (!c) {
@@ -29,7 +29,7 @@ static lb_status capture(lb_name_scope *s, lb_value *outer, lb_value **out) {
   return LB_OK;
 }
 
-// Recursion ends: scopes are nested no deeper than regions.
+// Recursion is bounded by the nesting of regions.
 lb_status lb_name_scope_find(lb_name_scope *s, lb_pb_str name, lb_value **out,
                              bool *found) {
   *out = lb_map_get(&s->names, name.p, name.n);
@@ -59,7 +59,7 @@ lb_status lb_name_scope_inputs(lb_name_scope *s, const lb_pb_node *n,
   return LB_OK;
 }
 
-// Behind a prefix names are cut: a function may be called many times.
+// Truncates names after a prefix, because a function may be called many times.
 static lb_status join(const lb_name_scope *s, const char *prefix,
                       lb_pb_str name, const char **out) {
   size_t before = strlen(prefix);
@@ -73,7 +73,7 @@ static lb_status join(const lb_name_scope *s, const char *prefix,
   return LB_OK;
 }
 
-// What the caller calls it; NULL if it is no result of a call.
+// The caller's name for a result of the call; NULL for other values.
 static const char *result_label(const lb_name_scope *s, lb_pb_str name) {
   if (!s->call || s->parent) return NULL;
   return lb_map_get(&s->call->results, name.p, name.n);
@@ -87,9 +87,9 @@ lb_status lb_name_scope_label(const lb_name_scope *s, lb_pb_str name,
 
 lb_status lb_name_scope_node(const lb_name_scope *s, lb_pb_str name,
                              const char **out) {
-  if (!s->within) return lb_name_scope_label(s, name, out);
-  *out = s->within;
+  if (!s->call_site) return lb_name_scope_label(s, name, out);
+  *out = s->call_site;
   if (!name.n || result_label(s, name)) return LB_OK;
-  LB_TRY(join(s, s->within, (lb_pb_str){"/", 1}, out));
+  LB_TRY(join(s, s->call_site, (lb_pb_str){"/", 1}, out));
   return join(s, *out, name, out);
 }

@@ -1,33 +1,33 @@
-// onnx/sort.c -- nodes in an order in which they can run.
+// onnx/sort.c -- topological sort of nodes.
 //
-// A depth-first walk that takes nodes in the file's order and visits what a
-// node reads before the node itself, with a stack of its own. A file that is
-// sorted, as it should be, keeps its order.
+// A depth-first search with an explicit stack starts at nodes in the order of
+// the file and visits the producers of a node's inputs before the node itself.
+// A sorted file, as ONNX requires it, keeps its order.
 #include <stdio.h>
 #include <string.h>
 
 #include "base/strbuf.h"
 #include "onnx/proto.h"
 
-enum { WHITE, GREY, BLACK };  // not seen, on the stack, placed
+enum { WHITE, GREY, BLACK };  // not visited, on the stack, done
 
 typedef struct sorter {
   const lb_pb_nodes *nodes;
-  lb_map makers;    // output name -> index of the node + 1
-  uint8_t *colour;  // by node
-  uint32_t *next;   // by node: the next ref to follow
+  lb_map producers;  // output name -> index of the node + 1
+  uint8_t *colour;   // by node
+  uint32_t *next;    // by node: the next ref to follow
   uint32_t *stack;
   uint32_t *order;
   uint32_t n_stack, n_order;
 } sorter;
 
-static lb_status find_makers(sorter *s) {
+static lb_status find_producers(sorter *s) {
   for (uint32_t i = 0; i < s->nodes->n; i++) {
     const lb_pb_node *n = &s->nodes->at[i];
     for (uint32_t k = 0; k < n->n_out; k++) {
       if (!n->out[k].n) continue;
       void *old;
-      LB_TRY(lb_map_put(&s->makers, n->out[k].p, n->out[k].n,
+      LB_TRY(lb_map_put(&s->producers, n->out[k].p, n->out[k].n,
                         (void *)(uintptr_t)(i + 1u), &old));
       if (!old) continue;
       const lb_pb_node *first = &s->nodes->at[(uintptr_t)old - 1];
@@ -42,7 +42,7 @@ static lb_status find_makers(sorter *s) {
   return LB_OK;
 }
 
-// The stack from `from` to its top is a circle.
+// The part of the stack from `from` to the top is a cycle.
 static lb_status cycle_error(const sorter *s, uint32_t from) {
   lb_strbuf text = {0};
   uint32_t i = s->n_stack;
@@ -76,9 +76,9 @@ static lb_status visit(sorter *s, uint32_t root) {
       continue;
     }
     lb_pb_str ref = n->refs[s->next[i]++];
-    void *maker = ref.n ? lb_map_get(&s->makers, ref.p, ref.n) : NULL;
-    if (!maker) continue;
-    uint32_t from = (uint32_t)((uintptr_t)maker - 1);
+    void *producer = ref.n ? lb_map_get(&s->producers, ref.p, ref.n) : NULL;
+    if (!producer) continue;
+    uint32_t from = (uint32_t)((uintptr_t)producer - 1);
     if (s->colour[from] == GREY) return cycle_error(s, from);
     if (s->colour[from] == WHITE) push(s, from);
   }
@@ -103,13 +103,13 @@ lb_status lb_pb_sort(lb_pb_nodes *nodes, lb_arena *scratch) {
       .order = lb_arena_new(scratch, uint32_t, nodes->n),
   };
   if (!s.colour || !s.next || !s.stack || !s.order) return lb_oom();
-  lb_status st = find_makers(&s);
+  lb_status st = find_producers(&s);
   for (uint32_t i = 0; i < nodes->n && !lb_failed(st); i++)
     if (s.colour[i] == WHITE) st = visit(&s, i);
   bool moved = false;
   for (uint32_t i = 0; i < s.n_order; i++) moved |= s.order[i] != i;
   if (!lb_failed(st) && moved) st = apply(&s, nodes, scratch);
   nodes->sorted = !lb_failed(st);
-  lb_map_fini(&s.makers);
+  lb_map_fini(&s.producers);
   return st;
 }

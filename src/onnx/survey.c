@@ -1,26 +1,26 @@
-// onnx/survey.c -- which operator or function each node means, and a count of
-// them: the first step of every import, and what `limber inspect` shows.
+// onnx/survey.c -- resolves each node to an operator or function, and counts
+// them: the first step of every import, and the output of `limber inspect`.
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/strbuf.h"
 #include "onnx/contrib.h"
 
-// Bodies that are waiting to be walked.
+// State of the traversal of all reachable nodes.
 typedef struct walker {
   lb_pb_model *model;
-  lb_arena *scratch, *keep;  // keys; rows
+  lb_arena *scratch, *persistent;  // for keys; for rows
   lb_op_table *table;
   lb_map functions;       // key_of(...) -> lb_pb_function
   lb_contrib *contribs;   // bodies of ONNX Runtime's operators
-  lb_pb_function *queue;  // reached, not yet walked
+  lb_pb_function *queue;  // reached, but not traversed yet
   const lb_pb_opset *opsets;
   uint32_t n_opsets;
 } walker;
 
 // -- functions by name -------------------------------------------------------
 
-// domain 0 name 0 overload: unique, since names hold no zero byte.
+// "domain\0name\0overload\0": unique, because names contain no zero byte.
 static lb_status key_of(lb_arena *a, lb_pb_str domain, lb_pb_str name,
                         lb_pb_str overload, lb_pb_str *out) {
   lb_pb_str parts[] = {domain, name, overload};
@@ -56,7 +56,8 @@ static lb_status find_function(walker *w, lb_pb_node *n) {
     LB_TRY(key_of(w->scratch, n->domain, n->op_type, n->overload, &key));
     fn = lb_map_get(&w->functions, key.p, key.n);
   }
-  if (!fn) LB_TRY(lb_contrib_find(&w->contribs, w->scratch, w->keep, n, &fn));
+  if (!fn)
+    LB_TRY(lb_contrib_find(&w->contribs, w->scratch, w->persistent, n, &fn));
   n->fn = fn;
   if (!fn || fn->reached) return LB_OK;
   fn->reached = true;
@@ -67,7 +68,7 @@ static lb_status find_function(walker *w, lb_pb_node *n) {
 
 // -- operators ---------------------------------------------------------------
 
-// Rows Limber has no operator for, but a way to import.
+// Includes operator types that ops.def does not have but the importer rewrites.
 static int find_op(const char *domain, const char *type) {
   if (domain[0] == 0 && strcmp(type, "Constant") == 0) return LB_PB_CONSTANT;
   if (domain[0] == 0 && strcmp(type, "Upsample") == 0) return LB_OP_Resize;
@@ -80,16 +81,16 @@ static lb_status new_row(walker *w, const lb_pb_node *n, lb_op_use **out) {
   lb_op_table *t = w->table;
   if (t->n == t->cap) {
     uint32_t cap = t->cap ? 2 * t->cap : 32;
-    lb_op_use *rows = lb_arena_new(w->keep, lb_op_use, cap);
+    lb_op_use *rows = lb_arena_new(w->persistent, lb_op_use, cap);
     if (!rows) return lb_oom();
     if (t->n) memcpy(rows, t->rows, t->n * sizeof *rows);
     t->rows = rows;
     t->cap = cap;
   }
   lb_op_use *row = &t->rows[t->n++];
-  row->domain = lb_pb_cstr(w->keep, n->domain);
-  row->op_type = lb_pb_cstr(w->keep, n->op_type);
-  row->first = lb_pb_cstr(w->keep, n->name);
+  row->domain = lb_pb_cstr(w->persistent, n->domain);
+  row->op_type = lb_pb_cstr(w->persistent, n->op_type);
+  row->first = lb_pb_cstr(w->persistent, n->name);
   row->opset = n->version;
   if (!row->domain || !row->op_type || !row->first) return lb_oom();
   row->supported = find_op(row->domain, row->op_type) != LB_OP_COUNT;
@@ -101,8 +102,8 @@ static lb_status count_node(walker *w, lb_pb_node *n) {
   lb_pb_str version = {(const char *)&n->version, sizeof n->version}, key;
   LB_TRY(key_of(w->scratch, n->domain, n->op_type, version, &key));
   lb_op_table *t = w->table;
-  uintptr_t place = (uintptr_t)lb_map_get(&t->index, key.p, key.n);
-  lb_op_use *row = place ? &t->rows[place - 1] : NULL;
+  uintptr_t row_number = (uintptr_t)lb_map_get(&t->index, key.p, key.n);
+  lb_op_use *row = row_number ? &t->rows[row_number - 1] : NULL;
   if (!row) {
     LB_TRY(new_row(w, n, &row));
     LB_TRY(lb_map_put(&t->index, key.p, key.n, (void *)(uintptr_t)t->n, NULL));
@@ -129,7 +130,7 @@ static lb_status walk_node(walker *w, lb_pb_node *n) {
   return LB_OK;
 }
 
-// Recursion ends: the reader has limited how deep subgraphs are nested.
+// Recursion is bounded: the reader limits the nesting of subgraphs.
 static lb_status walk_nodes(walker *w, lb_pb_nodes *nodes) {
   for (uint32_t i = 0; i < nodes->n; i++) LB_TRY(walk_node(w, &nodes->at[i]));
   return LB_OK;
@@ -149,10 +150,11 @@ static lb_status walk_all(walker *w) {
   return LB_OK;
 }
 
-lb_status lb_pb_resolve(lb_pb_model *m, lb_arena *scratch, lb_arena *keep,
+lb_status lb_pb_resolve(lb_pb_model *m, lb_arena *scratch, lb_arena *persistent,
                         lb_op_table *out) {
   *out = (lb_op_table){0};
-  walker w = {.model = m, .scratch = scratch, .keep = keep, .table = out};
+  walker w = {
+      .model = m, .scratch = scratch, .persistent = persistent, .table = out};
   lb_status st = lb_pb_stack_lists(m->graph, scratch);
   if (!lb_failed(st)) st = index_functions(&w);
   if (!lb_failed(st)) st = walk_all(&w);
@@ -162,8 +164,9 @@ lb_status lb_pb_resolve(lb_pb_model *m, lb_arena *scratch, lb_arena *keep,
 
 void lb_op_table_fini(lb_op_table *t) { lb_map_fini(&t->index); }
 
-// ONNX Runtime's last optimisations are for the processor it runs on.
-static bool is_of_one_processor(const char *domain) {
+// ONNX Runtime's highest optimisation level writes operators for the processor
+// that it runs on.
+static bool is_processor_specific(const char *domain) {
   return strcmp(domain, "com.microsoft.nchwc") == 0 ||
          strncmp(domain, "com.ms.internal", 15) == 0;
 }
@@ -171,7 +174,7 @@ static bool is_of_one_processor(const char *domain) {
 lb_status lb_op_table_check(const lb_op_table *t) {
   lb_strbuf text = {0};
   uint32_t missing = 0;
-  bool tied = false;
+  bool processor_specific = false;
   for (uint32_t i = 0; i < t->n; i++) {
     const lb_op_use *row = &t->rows[i];
     if (row->supported) continue;
@@ -180,13 +183,13 @@ lb_status lb_op_table_check(const lb_op_table *t) {
         "%s%.200s%s%.200s (opset %" PRId64 ") ×%u, first at node '%.200s'",
         missing ? "; " : "", row->domain, row->domain[0] ? "." : "",
         row->op_type, row->opset, row->count, row->first);
-    tied |= is_of_one_processor(row->domain);
+    processor_specific |= is_processor_specific(row->domain);
     missing++;
   }
-  if (tied)
+  if (processor_specific)
     lb_strbuf_puts(&text,
-                   ". ONNX Runtime wrote this model for one kind of processor; "
-                   "let it optimise no further than ORT_ENABLE_EXTENDED");
+                   ". ONNX Runtime optimised this model for one kind of "
+                   "processor; use at most the level ORT_ENABLE_EXTENDED");
   lb_status st = lb_strbuf_status(&text);
   if (!lb_failed(st) && missing)
     st = lb_error(LB_UNSUPPORTED, "%u operator%s not supported: %s", missing,
@@ -195,7 +198,7 @@ lb_status lb_op_table_check(const lb_op_table *t) {
   return st;
 }
 
-// -- for people --------------------------------------------------------------
+// -- public functions --------------------------------------------------------
 
 lb_status lb_onnx_survey(lb_span bytes, lb_survey *out) {
   *out = (lb_survey){0};

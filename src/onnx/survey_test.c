@@ -49,12 +49,12 @@ static void a_model_that_cannot_load_is_surveyed(void **state) {
   lb_strbuf_fini(&m.b);
 }
 
-static void what_is_no_model_is_refused(void **state) {
+static void invalid_models_are_refused(void **state) {
   (void)state;
   lb_survey s;
   expect_message(lb_onnx_survey((lb_span){(const uint8_t *)"\x80", 1}, &s),
                  LB_INVALID,
-                 "not a sound ONNX model: byte 0: a number is cut off");
+                 "not a valid ONNX model: byte 0: a number is truncated");
   assert_null(s.ops);
 }
 
@@ -62,7 +62,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(operators_are_counted_in_bodies_and_called_functions),
       cmocka_unit_test(a_model_that_cannot_load_is_surveyed),
-      cmocka_unit_test(what_is_no_model_is_refused),
+      cmocka_unit_test(invalid_models_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

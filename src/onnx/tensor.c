@@ -1,5 +1,5 @@
-// onnx/tensor.c -- TensorProto to lb_tensor, without a copy where the bytes
-// already lie as they should: raw data, external data, packed floats.
+// onnx/tensor.c -- converts TensorProto to lb_tensor, without a copy if the
+// bytes already have the right layout: raw data, external data, packed floats.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,8 @@
 #include "onnx/import.h"
 #include "onnx/reader.h"
 
-// Sparse tensors of one model, made dense. A few bytes can claim any size.
+// Limit for dense copies of all sparse tensors of a model, because a few bytes
+// can declare any size.
 #define MAX_SPARSE_BYTES ((size_t)256 << 20)
 
 const char *lb_pb_type_name(int64_t t) {
@@ -47,7 +48,7 @@ typedef struct proto {
   lb_tensor t;          // data is set last
   size_t count, bytes;  // as stored
   bool has_raw, is_external;
-  bool halves;  // of four bits: two elements share a byte
+  bool is_4bit;  // two elements per byte
   lb_wire raw;
   lb_external ext;
 } proto;
@@ -86,7 +87,8 @@ static lb_status parse_int(const proto *p, lb_pb_str s, int64_t *out) {
   }
   if (!ok)
     return lb_error(LB_INVALID,
-                    "%s: '%.*s' is no offset or length of external data",
+                    "%s: '%.*s' is not a valid offset or length of external "
+                    "data",
                     p->label, LB_STR(s));
   *out = v;
   return LB_OK;
@@ -109,12 +111,14 @@ static lb_status read_entry(proto *p, lb_wire w) {
 
 static lb_status read_field(proto *p, const lb_wire *w,
                             const lb_wire_field *f) {
-  int64_t place;
+  int64_t data_location;
   switch (f->number) {
     case F_DIMS: return read_dims(&p->t, p->label, w, *f);
     case F_TYPE: return lb_read_int(w, f, &p->onnx_type);
     case F_SEGMENT:
-      return lb_error(LB_UNSUPPORTED, "%s is stored in segments", p->label);
+      return lb_error(LB_UNSUPPORTED,
+                      "%s is stored in segments, which is not supported",
+                      p->label);
     case F_RAW:
       LB_TRY(lb_wire_expect(w, f, LB_WIRE_BYTES));
       p->has_raw = true;
@@ -124,8 +128,8 @@ static lb_status read_field(proto *p, const lb_wire *w,
       LB_TRY(lb_wire_expect(w, f, LB_WIRE_BYTES));
       return read_entry(p, f->bytes);
     case F_LOCATION:
-      LB_TRY(lb_read_int(w, f, &place));
-      p->is_external = place == 1;
+      LB_TRY(lb_read_int(w, f, &data_location));
+      p->is_external = data_location == 1;
       return LB_OK;
     default: return LB_OK;
   }
@@ -141,20 +145,20 @@ static lb_status check_type(const char *label, int64_t type, lb_dtype *out) {
                   label, lb_pb_type_name(type), type);
 }
 
-// Elements of four bits become bytes, which hold the same numbers.
-static bool is_half(int64_t type, lb_dtype *out) {
+// 4-bit integers become int8 or uint8 with the same values.
+static bool is_4bit_type(int64_t type, lb_dtype *out) {
   enum { UINT4 = 21, INT4 = 22 };
   *out = type == INT4 ? LB_I8 : LB_U8;
   return type == INT4 || type == UINT4;
 }
 
 static lb_status check_size(proto *p) {
-  p->halves = is_half(p->onnx_type, &p->t.dtype);
-  if (!p->halves) LB_TRY(check_type(p->label, p->onnx_type, &p->t.dtype));
+  p->is_4bit = is_4bit_type(p->onnx_type, &p->t.dtype);
+  if (!p->is_4bit) LB_TRY(check_type(p->label, p->onnx_type, &p->t.dtype));
   int64_t count;
   lb_status st = lb_dims_count(p->t.rank, p->t.dims, &count);
   if (lb_failed(st)) return lb_status_note(st, "%s", p->label);
-  p->count = p->halves ? (size_t)count / 2 + (size_t)count % 2 : (size_t)count;
+  p->count = p->is_4bit ? (size_t)count / 2 + (size_t)count % 2 : (size_t)count;
   p->bytes = lb_mul_sat(p->count, lb_dtype_size(p->t.dtype));
   lb_tensor_dense(&p->t);
   return LB_OK;
@@ -181,8 +185,8 @@ static lb_status wrong_size(const proto *p, size_t have, const char *unit) {
                   bytes ? p->bytes : p->count, unit, have);
 }
 
-// Elements that already lie as they should. Bools other than 0 and 1 are put
-// right in a copy.
+// Uses elements that already have the right layout without a copy, except to
+// normalise bools other than 0 and 1, or with copy_weights.
 static lb_status borrow(lb_import *im, proto *p, const uint8_t *from) {
   bool odd = false;
   if (p->t.dtype == LB_BOOL)
@@ -198,7 +202,7 @@ static lb_status borrow(lb_import *im, proto *p, const uint8_t *from) {
   return LB_OK;
 }
 
-// Which field holds elements of that type, and how they are written.
+// The field with elements of that type, and their wire type.
 static uint32_t typed_field(lb_dtype t, lb_wire_type *how) {
   *how = t == LB_F32   ? LB_WIRE_FIXED32
          : t == LB_F64 ? LB_WIRE_FIXED64
@@ -231,7 +235,8 @@ static lb_status count_typed(const proto *p, uint32_t number, lb_wire_type how,
   return st;
 }
 
-// Low bytes first, as the host stores them; floats in int32_data are bits.
+// Copies the low bytes of each value (little-endian). 16-bit floats in
+// int32_data are bit patterns.
 static lb_status decode(lb_import *im, proto *p, uint32_t number,
                         lb_wire_type how) {
   size_t size = lb_dtype_size(p->t.dtype);
@@ -278,8 +283,8 @@ static lb_status read_elements(lb_import *im, proto *p) {
   return borrow(im, p, p->raw.p);
 }
 
-// The first of two lies in the lower half of their byte.
-static lb_status unpack(lb_import *im, proto *p) {
+// The first element of a byte is in its low half.
+static lb_status unpack_4bit(lb_import *im, proto *p) {
   const uint8_t *from = p->t.data;
   size_t n = lb_tensor_bytes(&p->t);
   uint8_t *to = lb_arena_alloc(&im->graph->arena, n, 64);
@@ -298,7 +303,7 @@ static lb_status read_dense(lb_import *im, lb_wire w, lb_pb_str name,
   proto p;
   LB_TRY(read_proto(w, name, &p));
   LB_TRY(read_elements(im, &p));
-  if (p.halves) LB_TRY(unpack(im, &p));
+  if (p.is_4bit) LB_TRY(unpack_4bit(im, &p));
   *out = p.t;
   return LB_OK;
 }
@@ -311,9 +316,9 @@ static int64_t index_at(const lb_tensor *indices, int64_t i) {
   return v;
 }
 
-// Where element i of the values goes, or -1 if that is outside.
-static int64_t place_of(const lb_tensor *indices, const lb_tensor *t,
-                        int64_t count, int64_t i) {
+// The index of values[i] in the dense tensor, or -1 if it is out of range.
+static int64_t dense_index(const lb_tensor *indices, const lb_tensor *t,
+                           int64_t count, int64_t i) {
   if (indices->rank == 1) {
     int64_t at = index_at(indices, i);
     return at >= 0 && at < count ? at : -1;
@@ -331,10 +336,10 @@ static lb_status scatter(const lb_tensor *values, const lb_tensor *indices,
                          int64_t count, const lb_tensor *t, const char *label) {
   size_t size = lb_dtype_size(t->dtype);
   for (int64_t i = 0; i < values->dims[0]; i++) {
-    int64_t at = place_of(indices, t, count, i);
+    int64_t at = dense_index(indices, t, count, i);
     if (at < 0)
       return lb_error(LB_INVALID,
-                      "sparse %s: index of element %" PRId64 " is outside",
+                      "sparse %s: index of element %" PRId64 " is out of range",
                       label, i);
     memcpy((uint8_t *)t->data + (size_t)at * size,
            (const uint8_t *)values->data + (size_t)i * size, size);
@@ -350,7 +355,7 @@ static lb_status make_dense(lb_import *im, const lb_tensor *values,
               (indices->rank == 1 ||
                (indices->rank == 2 && indices->dims[1] == t->rank));
   if (!fits)
-    return lb_error(LB_INVALID, "sparse %s: indices do not fit its values",
+    return lb_error(LB_INVALID, "sparse %s: indices do not match its values",
                     label);
   int64_t count;
   LB_TRY(lb_dims_count(t->rank, t->dims, &count));
@@ -359,7 +364,8 @@ static lb_status make_dense(lb_import *im, const lb_tensor *values,
   size_t bytes = lb_mul_sat((size_t)count, lb_dtype_size(t->dtype));
   if (bytes > MAX_SPARSE_BYTES - im->sparse_bytes)
     return lb_error(LB_UNSUPPORTED,
-                    "sparse %s would take %zu bytes; %zu is the limit for all",
+                    "sparse %s would take %zu bytes; all sparse tensors "
+                    "together may take %zu",
                     label, bytes, MAX_SPARSE_BYTES);
   im->sparse_bytes += bytes;
   t->data = lb_arena_zalloc(&im->graph->arena, bytes, 64);

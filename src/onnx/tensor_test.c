@@ -1,9 +1,8 @@
-// onnx/tensor_test.c -- weights: where their bytes come from, and that they are
-// not copied.
+// onnx/tensor_test.c -- weights: all sources of their bytes, without copies.
 #include "base/testdir.h"
 #include "onnx/model_test.h"
 
-// A model whose output is the tensor.
+// A model with the tensor as its output.
 static pb model_of(pb tensor, unsigned field) {
   pb g = pb_graph("", (pb){0}, "w");
   pb_msg(&g, field, tensor);
@@ -112,7 +111,7 @@ static void expect_bytes(pb tensor, lb_dtype dtype, size_t n,
   lb_strbuf_fini(&m.b);
 }
 
-static void numbers_of_four_bits_become_bytes(void **state) {
+static void four_bit_integers_become_bytes(void **state) {
   (void)state;
   enum { UINT4 = 21, INT4 = 22 };
   static const int64_t three = 3;
@@ -145,7 +144,7 @@ static void empty_and_scalar_tensors_are_fine(void **state) {
   expect_elements(s, " -> 1");
 }
 
-static void sizes_that_do_not_fit_are_named(void **state) {
+static void wrong_sizes_are_named(void **state) {
   (void)state;
   static const int64_t dims[] = {2, 3}, huge[] = {INT64_MAX, 4}, minus = -1;
   pb t = pb_tensor("w", T_FLOAT, 2, dims);
@@ -164,7 +163,7 @@ static void sizes_that_do_not_fit_are_named(void **state) {
                "tensor 'w': dims [-1]: dim 0 is negative");
 }
 
-static void types_limber_has_not_are_named(void **state) {
+static void unsupported_types_are_named(void **state) {
   (void)state;
   static const struct {
     int type;
@@ -197,10 +196,10 @@ static void sparse_tensors_become_dense(void **state) {
   static const float v[] = {7, 8};
   expect_graph(model_of(sparse(4, 2, at, v), 15), " -> [0,7,0,8]");
   expect_error(model_of(sparse(4, 2, outside, v), 15), LB_INVALID,
-               "sparse tensor 'w': index of element 1 is outside");
+               "sparse tensor 'w': index of element 1 is out of range");
   expect_error(model_of(sparse(INT64_C(1) << 40, 2, at, v), 15), LB_UNSUPPORTED,
-               "sparse tensor 'w' would take 4398046511104 bytes; 268435456 is "
-               "the limit for all");
+               "sparse tensor 'w' would take 4398046511104 bytes; all sparse "
+               "tensors together may take 268435456");
 }
 
 static void sparse_indices_may_have_one_column_per_dim(void **state) {
@@ -292,21 +291,22 @@ static void a_model_file_finds_its_data_beside_it(void **state) {
   testdir_fini(&d);
 }
 
-static void external_data_that_is_not_there_is_named(void **state) {
+static void missing_external_data_is_named(void **state) {
   (void)state;
   testdir d;
   assert_int_equal(testdir_init(&d), 0);
   testdir_write(&d, "w.bin", "abcdefgh");
   expect_external(&d, external("w.bin", "4", NULL), LB_INVALID,
                   "tensor 'w': 'w.bin' is too short: it has 8 bytes, but 8 "
-                  "from byte 4 on are needed");
+                  "at offset 4 are needed");
   expect_external(&d, external("w.bin", "9000000000000000000", NULL),
                   LB_INVALID, "is too short");
   expect_external(&d, external("w.bin", NULL, "4"), LB_INVALID,
-                  "tensor 'w' needs 8 bytes, but 4 of 'w.bin' are said to hold "
-                  "it");
+                  "tensor 'w' needs 8 bytes, but the model gives it 4 bytes of "
+                  "'w.bin'");
   expect_external(&d, external("w.bin", "-4", NULL), LB_INVALID,
-                  "tensor 'w': '-4' is no offset or length of external data");
+                  "tensor 'w': '-4' is not a valid offset or length of "
+                  "external data");
   expect_external(&d, external("../w.bin", NULL, NULL), LB_INVALID,
                   "refused to open '../w.bin'");
   expect_external(&d, external("/etc/passwd", NULL, NULL), LB_INVALID,
@@ -314,8 +314,8 @@ static void external_data_that_is_not_there_is_named(void **state) {
   expect_external(&d, external("gone.bin", NULL, NULL), LB_IO, "tensor 'w'");
   expect_error(
       model_of(external("w.bin", NULL, NULL), 5), LB_INVALID,
-      "tensor 'w' lies in the file 'w.bin', but a model given as bytes "
-      "has no folder; say where its files are");
+      "tensor 'w' is in the file 'w.bin', but a model loaded from bytes "
+      "has no directory; specify the directory of its files");
   testdir_fini(&d);
 }
 
@@ -326,16 +326,16 @@ int main(void) {
       cmocka_unit_test(copied_weights_outlive_the_bytes),
       cmocka_unit_test(numbers_written_one_by_one_are_decoded),
       cmocka_unit_test(negative_int8_in_int32_data_keeps_its_bits),
-      cmocka_unit_test(numbers_of_four_bits_become_bytes),
+      cmocka_unit_test(four_bit_integers_become_bytes),
       cmocka_unit_test(bools_are_0_or_1),
       cmocka_unit_test(empty_and_scalar_tensors_are_fine),
-      cmocka_unit_test(sizes_that_do_not_fit_are_named),
-      cmocka_unit_test(types_limber_has_not_are_named),
+      cmocka_unit_test(wrong_sizes_are_named),
+      cmocka_unit_test(unsupported_types_are_named),
       cmocka_unit_test(sparse_tensors_become_dense),
       cmocka_unit_test(sparse_indices_may_have_one_column_per_dim),
       cmocka_unit_test(external_data_is_mapped_once),
       cmocka_unit_test(a_model_file_finds_its_data_beside_it),
-      cmocka_unit_test(external_data_that_is_not_there_is_named),
+      cmocka_unit_test(missing_external_data_is_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,9 @@
-// onnx/upgrade.c -- operators of older opsets in today's form.
+// onnx/upgrade.c -- rewrites operators of older opsets to the newest form.
 //
-// A row says: before that opset, the operator needs this rewrite. Rewrites
-// work on a draft whose inputs are values and whose attributes are the node's.
-// Attributes that became inputs become constants. A missing attribute of which
-// only the default changed is written down.
+// A row of the table means: before that opset, the operator needs this rewrite.
+// Rewrites change a draft, whose inputs are values and whose attributes are the
+// node's. Attributes that became inputs become constants. If only the default
+// of an attribute changed, a missing attribute is set explicitly.
 #include <float.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 #include "onnx/import.h"
 
-// -- tools -------------------------------------------------------------------
+// -- helpers -----------------------------------------------------------------
 
 static lb_attr *find(lb_draft *d, const char *name, lb_attr_kind kind) {
   for (uint32_t i = 0; i < d->n_attrs; i++)
@@ -59,14 +59,14 @@ static lb_status missing(const lb_draft *d, const char *name) {
                   LB_NODE_ARGS(d->src), name);
 }
 
-// Inputs before it that the model left out are absent. Rewrites place inputs
-// below LB_DRAFT_SPARE only.
+// Sets input i; inputs before it that the model omits are absent. Rewrites use
+// i < LB_DRAFT_SPARE only.
 static void set_in(lb_draft *d, uint32_t i, lb_value *v) {
   while (d->n_in <= i) d->in[d->n_in++] = NULL;
   d->in[i] = v;
 }
 
-// "relu/max": what a constant that was an attribute is called.
+// The name of a constant that was an attribute: "relu/max".
 static void const_name(const lb_draft *d, const char *part, char *buf,
                        size_t cap) {
   snprintf(buf, cap, "%.200s/%s", d->name, part);
@@ -82,7 +82,7 @@ static lb_status ints_in(lb_draft *d, uint32_t i, const char *name,
   return LB_OK;
 }
 
-// An integer list that became input i, if there is one.
+// Converts an integer list attribute, if present, to input i.
 static lb_status ints_to_in(lb_draft *d, uint32_t i, const char *name) {
   lb_attr a;
   if (!take(d, name, LB_ATTR_INTS, &a)) return LB_OK;
@@ -95,8 +95,8 @@ static lb_status need_ints_to_in(lb_draft *d, uint32_t i, const char *name) {
   return d->n_attrs < before ? LB_OK : missing(d, name);
 }
 
-// A float that became input i has to have the dtype of input 0. Where that is
-// not known yet, a CastLike node sees to it.
+// A float attribute that became input i must have the dtype of input 0. If that
+// is not known to be float32, a CastLike node is inserted.
 static lb_status float_in(lb_draft *d, uint32_t i, const char *name, float v) {
   char text[256];
   lb_value *made, *cast;
@@ -121,7 +121,7 @@ static lb_status unsupported(const lb_draft *d, const char *why) {
                   LB_NODE_ARGS(d->src), d->version, why);
 }
 
-// A form that takes its settings from attributes has one input.
+// Operators that had only attributes have one input.
 static void only_first_input(lb_draft *d) {
   if (d->n_in > 1) d->n_in = 1;
 }
@@ -188,8 +188,7 @@ static lb_status top_k_attr(lb_draft *d) {
   return ints_in(d, 1, "k", &a.i, 1);
 }
 
-// What the mask holds outside training is not said before opset 10, but models
-// name it.
+// Before opset 10 the mask is undefined outside training, but models name it.
 static lb_status dropout_mask(lb_draft *d) {
   if (d->n_out > 1) d->n_out = 1;
   return LB_OK;
@@ -201,9 +200,9 @@ static lb_status dropout_ratio(lb_draft *d) {
   return LB_OK;
 }
 
-// Upsample, and Resize as it was at first: no choices but the mode. Opset 10
-// does not say how positions are rounded; ONNX Runtime rounds up along an axis
-// that becomes smaller, else down.
+// Upsample, and Resize of opset 10: `mode` is the only attribute. Opset 10 does
+// not define how positions are rounded; ONNX Runtime rounds up along an axis
+// that becomes smaller, otherwise down.
 static lb_status old_resize(lb_draft *d) {
   lb_attr a;
   char text[256];
@@ -236,10 +235,10 @@ static lb_status empty_resize_inputs(lb_draft *d) {
   return LB_OK;
 }
 
-// Outputs beyond the first meant training then.
+// Before opset 14, more than one output meant training mode.
 static lb_status batch_norm_outputs(lb_draft *d) {
   if (d->n_out > 3)
-    return unsupported(d, "saved_mean and saved_var are not made");
+    return unsupported(d, "outputs saved_mean and saved_var are not supported");
   if (d->n_out > 1) set_int(d, "training_mode", 1);
   return LB_OK;
 }
@@ -247,7 +246,7 @@ static lb_status batch_norm_outputs(lb_draft *d) {
 static lb_status batch_norm_spatial(lb_draft *d) {
   lb_attr a;
   if (take(d, "spatial", LB_ATTR_INT, &a) && a.i != 1)
-    return unsupported(d, "spatial=0 is not done");
+    return unsupported(d, "spatial=0 is not supported");
   return LB_OK;
 }
 
@@ -283,8 +282,8 @@ static lb_status roi_align_mode(lb_draft *d) {
   return LB_OK;
 }
 
-// ONNX's default has one for each of two directions. ONNX Runtime writes it
-// down, for one direction too.
+// ONNX's default has one activation per direction, for two directions. ONNX
+// Runtime writes it explicitly, even for one direction.
 static lb_status rnn_activations(lb_draft *d) {
   const lb_attr *direction = find(d, "direction", LB_ATTR_STRING);
   lb_attr *a = find(d, "activations", LB_ATTR_STRINGS);
@@ -295,13 +294,13 @@ static lb_status rnn_activations(lb_draft *d) {
 
 static lb_status scan_batches(lb_draft *d) {
   return unsupported(d,
-                     "Scan over batches (opset 8) is not done; opset 9 and "
-                     "newer are");
+                     "Scan over batches (opset 8) is not supported; opset 9 "
+                     "and newer are");
 }
 
 // -- the table ---------------------------------------------------------------
 
-// Rows of one operator are applied in order, each if the model is older.
+// Rows of one operator are applied in order, each if the opset is older.
 static const struct {
   lb_op op;
   int before;

@@ -1,4 +1,4 @@
-// onnx/upgrade_test.c -- each old form, and what becomes of it.
+// onnx/upgrade_test.c -- operators of older opsets and their new form.
 #include "onnx/model_test.h"
 
 static void expect_form(pb node, int64_t opset, const char *in, const char *out,
@@ -75,7 +75,7 @@ static void slice_and_pad_and_top_k_take_inputs(void **state) {
   expect_form(n, 9, "x", "v,i", "v,i=TopK(x,[3]) -> v,i");
 }
 
-static void clip_bounds_get_the_data_type_of_the_data(void **state) {
+static void clip_bounds_get_the_dtype_of_the_data(void **state) {
   (void)state;
   pb n = pb_node("Clip", "c", "x", "y");
   pb_attr_float(&n, "max", 6);
@@ -147,7 +147,7 @@ static void batch_norm_of_old_opsets(void **state) {
   pb_attr_int(&n, "spatial", 0);
   expect_error(pb_model(pb_graph("x,s,b,m,v", n, "y"), 7), LB_UNSUPPORTED,
                "node 'b' (BatchNormalization) of opset 7: spatial=0 is not "
-               "done");
+               "supported");
   n = pb_node("BatchNormalization", "b", "x,s,b,m,v", "y,rm,rv");
   expect_form(n, 9, "x,s,b,m,v", "y",
               "y,rm,rv=BatchNormalization(x,s,b,m,v) training_mode=1 -> y");
@@ -170,7 +170,7 @@ static void constants_become_values(void **state) {
   n = pb_node("Constant", "k", "", "c");
   pb_attr_str(&n, "value_string", "s");
   expect_error(pb_model(pb_graph("", n, "c"), 13), LB_UNSUPPORTED,
-               "node 'k' (Constant) has no numbers: its attribute is "
+               "node 'k' (Constant) has no numeric value: its attribute is "
                "'value_string'");
   n = pb_node("Constant", "k", "", "c");
   pb_attr_msg(&n, "value", 4, 5, pb_tensor(NULL, T_STRING, 0, NULL));
@@ -205,12 +205,12 @@ static void one_direction_has_the_first_of_two_activations(void **state) {
       "y=RNN(x,w,r) activations=Tanh,Relu direction=bidirectional -> y");
 }
 
-static void scan_over_batches_is_not_done(void **state) {
+static void scan_over_batches_is_unsupported(void **state) {
   (void)state;
   pb n = pb_node("Scan", "s", "-,x", "y");
   expect_error(pb_model(pb_graph("x", n, "y"), 8), LB_UNSUPPORTED,
                "node 's' (Scan) of opset 8: Scan over batches (opset 8) is not "
-               "done; opset 9 and newer are");
+               "supported; opset 9 and newer are");
 }
 
 int main(void) {
@@ -219,7 +219,7 @@ int main(void) {
       cmocka_unit_test(axes_become_an_input),
       cmocka_unit_test(split_sizes_become_an_input_or_a_count),
       cmocka_unit_test(slice_and_pad_and_top_k_take_inputs),
-      cmocka_unit_test(clip_bounds_get_the_data_type_of_the_data),
+      cmocka_unit_test(clip_bounds_get_the_dtype_of_the_data),
       cmocka_unit_test(dropout_loses_its_ratio),
       cmocka_unit_test(upsample_and_the_first_resize_are_resize),
       cmocka_unit_test(empty_lists_of_resize_are_absent),
@@ -228,7 +228,7 @@ int main(void) {
       cmocka_unit_test(constants_become_values),
       cmocka_unit_test(tensor_attributes_stay_attributes),
       cmocka_unit_test(one_direction_has_the_first_of_two_activations),
-      cmocka_unit_test(scan_over_batches_is_not_done),
+      cmocka_unit_test(scan_over_batches_is_unsupported),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,17 +3,17 @@
 
 #include <string.h>
 
-static lb_status damaged(const lb_wire *w, const char *what) {
-  return lb_error(LB_INVALID, "not a sound ONNX model: byte %zu: %s",
+static lb_status corrupt(const lb_wire *w, const char *what) {
+  return lb_error(LB_INVALID, "not a valid ONNX model: byte %zu: %s",
                   (size_t)(w->p - w->start), what);
 }
 
-// One varint, at most ten bytes. Not past the end of w.
+// Reads a varint of at most ten bytes, within w.
 static lb_status read_varint(lb_wire *w, uint64_t *out) {
   uint64_t v = 0;
   const uint8_t *p = w->p;
   for (unsigned shift = 0; shift < 70; shift += 7) {
-    if (p == w->end) return damaged(w, "a number is cut off");
+    if (p == w->end) return corrupt(w, "a number is truncated");
     uint8_t b = *p++;
     if (shift == 63 && b > 1) break;
     v |= (uint64_t)(b & 0x7f) << shift;
@@ -22,7 +22,7 @@ static lb_status read_varint(lb_wire *w, uint64_t *out) {
     *out = v;
     return LB_OK;
   }
-  return damaged(w, "a number has more than 64 bits");
+  return corrupt(w, "a number has more than 64 bits");
 }
 
 // Little-endian, from any address.
@@ -33,7 +33,7 @@ static uint64_t fixed(const uint8_t *p, unsigned size) {
 }
 
 static lb_status take_fixed(lb_wire *w, unsigned size, uint64_t *out) {
-  if (lb_wire_size(*w) < size) return damaged(w, "a number is cut off");
+  if (lb_wire_size(*w) < size) return corrupt(w, "a number is truncated");
   *out = fixed(w->p, size);
   w->p += size;
   return LB_OK;
@@ -43,7 +43,7 @@ static lb_status take_bytes(lb_wire *w, lb_wire *out) {
   uint64_t size;
   LB_TRY(read_varint(w, &size));
   if (size > lb_wire_size(*w))
-    return damaged(w, "a field is longer than what is left");
+    return corrupt(w, "a field is longer than the rest of its message");
   *out = (lb_wire){w->start, w->p, w->p + size};
   w->p += size;
   return LB_OK;
@@ -56,7 +56,7 @@ static lb_status next_field(lb_wire *w, lb_wire_field *out) {
   *out = (lb_wire_field){.number = (uint32_t)(tag >> 3)};
   if (tag >> 3 == 0 || tag >> 3 > (1u << 29) - 1) {
     w->p = at;
-    return damaged(w, "no field has this number");
+    return corrupt(w, "invalid field number");
   }
   switch (tag & 7) {
     case LB_WIRE_VARINT:
@@ -73,7 +73,7 @@ static lb_status next_field(lb_wire *w, lb_wire_field *out) {
       return take_bytes(w, &out->bytes);
     default:
       w->p = at;
-      return damaged(w, "a field has a type that ONNX does not use");
+      return corrupt(w, "a field has a type that ONNX does not use");
   }
 }
 
@@ -87,7 +87,7 @@ lb_status lb_wire_expect(const lb_wire *w, const lb_wire_field *f,
                          lb_wire_type type) {
   if (f->type == type) return LB_OK;
   return lb_error(LB_INVALID,
-                  "not a sound ONNX model: before byte %zu: field %u has wire "
+                  "not a valid ONNX model: before byte %zu: field %u has wire "
                   "type %d, not %d",
                   (size_t)(w->p - w->start), f->number, (int)f->type,
                   (int)type);
@@ -99,7 +99,7 @@ lb_status lb_wire_count(lb_wire w, uint32_t *counts, uint32_t n) {
   lb_status st = LB_OK;
   while (lb_wire_next(&w, &f, &st)) {
     if (f.number >= n) continue;
-    if (counts[f.number] == UINT32_MAX) return damaged(&w, "too many fields");
+    if (counts[f.number] == UINT32_MAX) return corrupt(&w, "too many fields");
     counts[f.number]++;
   }
   return st;
@@ -113,7 +113,8 @@ lb_status lb_wire_elems(const lb_wire *w, const lb_wire_field *f,
   size_t size = lb_wire_size(f->bytes), n = 0;
   if (type != LB_WIRE_VARINT) {
     size_t each = type == LB_WIRE_FIXED32 ? 4 : 8;
-    if (size % each) return damaged(&f->bytes, "a list of numbers is cut off");
+    if (size % each)
+      return corrupt(&f->bytes, "a list of numbers is truncated");
     *out = size / each;
     return LB_OK;
   }

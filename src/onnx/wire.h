@@ -1,8 +1,8 @@
 // onnx/wire.h -- the protobuf wire format, over borrowed bytes.
 //
-// A cursor walks the fields of one message. Nothing is copied; every length is
-// checked against the end of its message before it is used. Errors say at
-// which byte of the whole file the damage is.
+// A cursor iterates over the fields of one message. Nothing is copied; every
+// length is checked against the end of its message before it is used. Errors
+// give the byte offset in the whole file.
 #ifndef LB_ONNX_WIRE_H
 #define LB_ONNX_WIRE_H
 
@@ -17,7 +17,7 @@ typedef enum lb_wire_type {
 } lb_wire_type;
 
 typedef struct lb_wire {
-  const uint8_t *start;  // of the whole file, for messages
+  const uint8_t *start;  // of the whole file, for error messages
   const uint8_t *p, *end;
 } lb_wire;
 
@@ -25,7 +25,7 @@ typedef struct lb_wire_field {
   uint32_t number;
   lb_wire_type type;
   uint64_t n;     // VARINT, FIXED64, FIXED32: the value
-  lb_wire bytes;  // BYTES: what it holds
+  lb_wire bytes;  // BYTES: the contents
 } lb_wire_field;
 
 static inline lb_wire lb_wire_open(lb_span s) {
@@ -34,27 +34,26 @@ static inline lb_wire lb_wire_open(lb_span s) {
 
 static inline size_t lb_wire_size(lb_wire w) { return (size_t)(w.end - w.p); }
 
-// The next field; false at the end of the message or when *st has failed,
+// Reads the next field. False at the end of the message, or if *st has failed,
 // before the call or in it:
 //   while (lb_wire_next(&w, &f, &st)) st = ...;
-// Groups, which ONNX never uses, are refused like any other damage.
+// Groups, which ONNX never uses, are an error.
 bool lb_wire_next(lb_wire *w, lb_wire_field *out, lb_status *st);
 
 // LB_INVALID unless the field is of that type.
 lb_status lb_wire_expect(const lb_wire *w, const lb_wire_field *f,
                          lb_wire_type type);
 
-// How often each field number below n occurs; counts is cleared first.
+// Counts the occurrences of each field number below n.
 lb_status lb_wire_count(lb_wire w, uint32_t *counts, uint32_t n);
 
-// -- numbers that may come one by one or packed
-// --------------------------------
+// -- repeated numbers, packed or not -----------------------------------------
 
-// How many elements of `type` (VARINT, FIXED32 or FIXED64) the field holds.
+// The number of elements of `type` (VARINT, FIXED32 or FIXED64) in the field.
 lb_status lb_wire_elems(const lb_wire *w, const lb_wire_field *f,
                         lb_wire_type type, size_t *out);
-// Takes the next element of a field whose elements were counted; `f` is moved
-// on.
+// Reads the next element of a field whose elements were counted, and advances
+// `f`.
 lb_status lb_wire_take(lb_wire_field *f, lb_wire_type type, uint64_t *out);
 
 #endif

@@ -10,7 +10,7 @@ static void expect_damage(const char *bytes, size_t n, const char *text) {
   expect_message(st, LB_INVALID, text);
 }
 
-#define DAMAGE(bytes, text) expect_damage(bytes, sizeof bytes - 1, text)
+#define CORRUPT(bytes, text) expect_damage(bytes, sizeof bytes - 1, text)
 
 static void fields_of_every_type_are_read(void **state) {
   (void)state;
@@ -31,31 +31,31 @@ static void fields_of_every_type_are_read(void **state) {
   expect_success(st);
 }
 
-static void damage_is_named_with_its_place(void **state) {
+static void corruption_is_named_with_its_offset(void **state) {
   (void)state;
-  DAMAGE("\x08\x80", "not a sound ONNX model: byte 1: a number is cut off");
-  DAMAGE("\x12\x05hi",
-         "not a sound ONNX model: byte 2: a field is longer than "
-         "what is left");
-  DAMAGE("\x08\1\x1d\0\0",
-         "not a sound ONNX model: byte 3: a number is cut "
-         "off");
-  DAMAGE("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02",
-         "not a sound ONNX model: byte 1: a number has more than 64 bits");
-  DAMAGE("\x02\0", "not a sound ONNX model: byte 0: no field has this number");
-  DAMAGE("\x08\1\x0b",
-         "not a sound ONNX model: byte 2: a field has a type that "
-         "ONNX does not use");
+  CORRUPT("\x08\x80", "not a valid ONNX model: byte 1: a number is truncated");
+  CORRUPT("\x12\x05hi",
+          "not a valid ONNX model: byte 2: a field is longer than "
+          "the rest of its message");
+  CORRUPT("\x08\1\x1d\0\0",
+          "not a valid ONNX model: byte 3: a number is truncated");
+  CORRUPT("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02",
+          "not a valid ONNX model: byte 1: a number has more than 64 bits");
+  CORRUPT("\x02\0", "not a valid ONNX model: byte 0: invalid field number");
+  CORRUPT("\x08\1\x0b",
+          "not a valid ONNX model: byte 2: a field has a type that "
+          "ONNX does not use");
 }
 
 static void a_length_near_2_to_64_does_not_wrap(void **state) {
   (void)state;
-  DAMAGE(
+  CORRUPT(
       "\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01x",
-      "not a sound ONNX model: byte 11: a field is longer than what is left");
+      "not a valid ONNX model: byte 11: a field is longer than the rest of its "
+      "message");
 }
 
-static void packed_and_single_numbers_read_alike(void **state) {
+static void packed_and_single_numbers_are_read_the_same_way(void **state) {
   (void)state;
   static const uint8_t bytes[] = "\x0a\3\1\x96\1\x08\7";
   lb_wire w = lb_wire_open((lb_span){bytes, sizeof bytes - 1});
@@ -73,7 +73,7 @@ static void packed_and_single_numbers_read_alike(void **state) {
   assert_memory_equal(got, want, sizeof want);
 }
 
-static void a_list_of_floats_that_is_cut_is_damage(void **state) {
+static void a_truncated_list_of_floats_is_an_error(void **state) {
   (void)state;
   static const uint8_t bytes[] = "\x0a\3\1\1\1";
   lb_wire w = lb_wire_open((lb_span){bytes, sizeof bytes - 1});
@@ -83,16 +83,16 @@ static void a_list_of_floats_that_is_cut_is_damage(void **state) {
   assert_true(lb_wire_next(&w, &f, &st));
   expect_message(
       lb_wire_elems(&w, &f, LB_WIRE_FIXED32, &n), LB_INVALID,
-      "not a sound ONNX model: byte 2: a list of numbers is cut off");
+      "not a valid ONNX model: byte 2: a list of numbers is truncated");
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(fields_of_every_type_are_read),
-      cmocka_unit_test(damage_is_named_with_its_place),
+      cmocka_unit_test(corruption_is_named_with_its_offset),
       cmocka_unit_test(a_length_near_2_to_64_does_not_wrap),
-      cmocka_unit_test(packed_and_single_numbers_read_alike),
-      cmocka_unit_test(a_list_of_floats_that_is_cut_is_damage),
+      cmocka_unit_test(packed_and_single_numbers_are_read_the_same_way),
+      cmocka_unit_test(a_truncated_list_of_floats_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

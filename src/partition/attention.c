@@ -1,10 +1,10 @@
-// partition/attention.c -- Attention at concrete shapes: q, k, v and the mask
-// as they lie in memory.
+// partition/attention.c -- binds Attention: q, k, v and the mask with their
+// strides.
 //
-// Loops around the kernel are batch, heads of k and v, and the heads of q that
-// share one of those. A tensor of rank 3 has its heads side by side in a row;
-// one of rank 4 may be a transpose's view: what counts is that the elements of
-// a head are adjacent.
+// Loops around the kernel are the batch, the heads of k and v, and the heads of
+// q that share one of those. In a tensor of rank 3 a row contains all heads;
+// one of rank 4 may be a view (a transpose). The elements of a head must be
+// contiguous.
 #include "partition/attention.h"
 
 #include <math.h>
@@ -12,10 +12,10 @@
 
 #include "partition/known.h"
 
-enum { Q, K, V, MASK, PAST_K, PAST_V, LENGTHS, MAX_IN };  // of the node
-enum { MAX_HEAD = 256 };  // elements: what kernels have room for
+enum { Q, K, V, MASK, PAST_K, PAST_V, LENGTHS, MAX_IN };  // inputs of the node
+enum { MAX_HEAD = 256 };  // max elements of a head that kernels support
 
-// -- what can be one ---------------------------------------------------------
+// -- which nodes qualify ------------------------------------------------------
 
 static const lb_value *input(const lb_node *n, uint32_t i) {
   return i < n->n_in ? n->in[i] : NULL;
@@ -41,30 +41,30 @@ bool lb_attention_is(const lb_node *n) {
 
 // -- operands ----------------------------------------------------------------
 
-// Heads of sequences: [batch, heads, rows, size]; columns are adjacent.
-typedef struct heads {
+// Heads of sequences: [batch, heads, rows, size]; columns are contiguous.
+typedef struct attention_heads {
   int64_t batch, n, rows, size;
   int64_t batch_step, step, row_step;
-} heads;
+} attention_heads;
 
-typedef struct binder {
+typedef struct attention_binder {
   const lb_node *node;
   lb_tensor_fn *tensor;
   void *user;
   lb_binding *out;
   const lb_partition *part;
-  heads q, k, v, y;
-  int64_t shared;  // heads of q to one of k and v
-} binder;
+  attention_heads q, k, v, y;
+  int64_t shared;  // heads of q per head of k and v
+} attention_binder;
 
-// False if the tensor cannot be walked that way.
-static bool heads_of(const lb_tensor *t, int64_t n, heads *out) {
+// False if the tensor does not have these strides.
+static bool heads_of(const lb_tensor *t, int64_t n, attention_heads *out) {
   if (t->rank != 3 && t->rank != 4) return false;
   int row = t->rank - 2, col = t->rank - 1;
-  *out = (heads){.batch = t->dims[0],
-                 .rows = t->dims[row],
-                 .batch_step = t->strides[0],
-                 .row_step = t->strides[row]};
+  *out = (attention_heads){.batch = t->dims[0],
+                           .rows = t->dims[row],
+                           .batch_step = t->strides[0],
+                           .row_step = t->strides[row]};
   if (t->rank == 3 && (n < 1 || t->dims[col] % n != 0)) return false;
   out->n = t->rank == 3 ? n : t->dims[1];
   out->size = t->rank == 3 ? t->dims[col] / n : t->dims[col];
@@ -72,16 +72,16 @@ static bool heads_of(const lb_tensor *t, int64_t n, heads *out) {
   return t->strides[col] == 1 || t->dims[col] == 1;
 }
 
-static lb_status read_heads(binder *b, const lb_value *v, const char *attr,
-                            heads *out, bool *ok) {
+static lb_status read_heads(attention_binder *b, const lb_value *v,
+                            const char *attr, attention_heads *out, bool *ok) {
   lb_tensor t;
   LB_TRY(b->tensor(b->user, v, &t));
   *ok = *ok && heads_of(&t, lb_attr_int(b->node, attr, 0), out);
   return LB_OK;
 }
 
-static bool fits(const binder *b) {
-  const heads *q = &b->q, *k = &b->k, *v = &b->v, *y = &b->y;
+static bool fits(const attention_binder *b) {
+  const attention_heads *q = &b->q, *k = &b->k, *v = &b->v, *y = &b->y;
   return k->n > 0 && q->n % k->n == 0 && k->n == v->n && y->n == q->n &&
          q->batch == k->batch && q->batch == v->batch && y->batch == q->batch &&
          k->rows == v->rows && y->rows == q->rows && q->size == k->size &&
@@ -89,7 +89,7 @@ static bool fits(const binder *b) {
          q->n > 0 && q->rows > 0 && q->size > 0 && k->rows > 0 && v->size > 0;
 }
 
-static lb_status read_all(binder *b, bool *ok) {
+static lb_status read_all(attention_binder *b, bool *ok) {
   const lb_node *n = b->node;
   *ok = true;
   LB_TRY(read_heads(b, n->in[Q], "q_num_heads", &b->q, ok));
@@ -101,8 +101,8 @@ static lb_status read_all(binder *b, bool *ok) {
   return LB_OK;
 }
 
-// `step` is from one head of q to the next; k and v have one for `shared`.
-static lb_bind_operand *add_operand(binder *b, const lb_value *v,
+// Strides are along batch, heads of k and v, and heads of q that share one.
+static lb_bind_operand *add_operand(attention_binder *b, const lb_value *v,
                                     const int64_t steps[3], int64_t row) {
   lb_bind_operand *o = &b->out->operands[b->out->n_operands++];
   *o = (lb_bind_operand){.value = v, .row = row, .col = 1};
@@ -110,8 +110,9 @@ static lb_bind_operand *add_operand(binder *b, const lb_value *v,
   return o;
 }
 
-static void add_heads(binder *b, const lb_value *v, const heads *h) {
-  bool own = h->n == b->q.n;  // a head for each of q
+static void add_heads(attention_binder *b, const lb_value *v,
+                      const attention_heads *h) {
+  bool own = h->n == b->q.n;  // one head per head of q
   int64_t steps[3] = {h->batch_step, h->step * (own ? b->shared : 1),
                       own ? h->step : 0};
   add_operand(b, v, steps, h->row_step);
@@ -123,9 +124,9 @@ static lb_layout layout_of(const lb_bind_operand *o) {
   return o->row ? LB_LAYOUT_PER_ROW : LB_LAYOUT_BROADCAST;
 }
 
-// Steps along [batch, heads, rows, keys]. A mask that ends before the keys do
-// is none of ours.
-static lb_status add_mask(binder *b, bool *ok) {
+// Strides along [batch, heads, rows, keys]. A mask that is shorter than the
+// keys is not supported.
+static lb_status add_mask(attention_binder *b, bool *ok) {
   const lb_value *v = input(b->node, MASK);
   lb_tensor t;
   if (!v) return LB_OK;
@@ -155,8 +156,8 @@ static uint8_t capped(lb_spec_builder *s, uint8_t score, uint8_t cap) {
   return op(s, LB_S_MUL, score, cap);
 }
 
-static uint8_t emit_score(lb_specgen *e, const binder *b, double scale,
-                          const lb_memo_key *key) {
+static uint8_t emit_score(lb_specgen *e, const attention_binder *b,
+                          double scale, const lb_memo_key *key) {
   lb_spec_builder *s = &e->b;
   const lb_value *mask = input(b->node, MASK);
   bool flags = mask && mask->info.dtype == LB_BOOL;
@@ -164,11 +165,11 @@ static uint8_t emit_score(lb_specgen *e, const binder *b, double scale,
   for (int i = 0; i < 3; i++) lb_spec_input(s, LB_F32, LB_LAYOUT_FULL);
   if (mask) m = lb_spec_input(s, mask->info.dtype, key->layouts[1 + MASK]);
   double softcap = (double)lb_attr_float(b->node, "softcap", 0);
-  uint8_t by = lb_specgen_own(e, LB_F32, scale);
-  if (softcap > 0) cap = lb_specgen_own(e, LB_F32, softcap);
+  uint8_t by = lb_specgen_size_scalar(e, LB_F32, scale);
+  if (softcap > 0) cap = lb_specgen_size_scalar(e, LB_F32, softcap);
   double hidden = (double)lb_attr_float(b->node, "masked", -INFINITY);
-  if (flags) low = lb_specgen_own(e, LB_F32, hidden);
-  e->own = 1;
+  if (flags) low = lb_specgen_size_scalar(e, LB_F32, hidden);
+  e->size_scalars = 1;
   uint8_t acc = lb_spec_node(s, LB_S_ACC, LB_F32, NULL, 0);
   uint8_t score = op(s, LB_S_MUL, acc, by);
   if (softcap > 0) score = capped(s, score, cap);
@@ -177,8 +178,8 @@ static uint8_t emit_score(lb_specgen *e, const binder *b, double scale,
   return mask ? op(s, LB_S_ADD, score, m) : score;
 }
 
-// Sizes decide the scale, if the node does not say it.
-static lb_status build_spec(binder *b, bool *ok) {
+// The scale depends on sizes unless the node has the attribute.
+static lb_status build_spec(attention_binder *b, bool *ok) {
   const lb_node *n = b->node;
   lb_memo_key key = {.nodes = b->part->nodes,
                      .n_nodes = 1,
@@ -196,12 +197,12 @@ static lb_status build_spec(binder *b, bool *ok) {
   return lb_bind_new(b->part, &key, &e, b->out, ok);
 }
 
-static void set_dims(binder *b) {
+static void set_dims(attention_binder *b) {
   lb_binding *o = b->out;
   o->dims[LB_DIM_ROWS] = b->q.rows;
   o->dims[LB_DIM_COLS] = b->v.size;
   o->dims[LB_DIM_K] = b->q.size;
-  o->dims[LB_DIM_LEN] = b->k.rows;
+  o->dims[LB_DIM_KEYS] = b->k.rows;
   o->n_outer = 3;
   o->outer[0] = b->q.batch;
   o->outer[1] = b->k.n;
@@ -211,7 +212,8 @@ static void set_dims(binder *b) {
 lb_status lb_attention_bind(const lb_partition *p, lb_tensor_fn *tensor,
                             void *user, lb_binding *out, bool *ok) {
   const lb_node *n = p->nodes[0];
-  binder b = {.node = n, .tensor = tensor, .user = user, .out = out, .part = p};
+  attention_binder b = {
+      .node = n, .tensor = tensor, .user = user, .out = out, .part = p};
   lb_bind_begin(out);
   LB_TRY(read_all(&b, ok));
   if (!*ok) return LB_OK;

@@ -4,11 +4,11 @@
 
 #include "partition/partition.h"
 
-// True if the node can be a partition, as far as operator, dtypes, inputs,
-// outputs and attributes say: float32, no past, no window.
+// Whether the node can be a partition, according to operator, dtypes, inputs,
+// outputs and attributes: float32, no past, no window.
 bool lb_attention_is(const lb_node *n);
 
-// lb_partition_bind of a partition that is such a node and nothing else.
+// lb_partition_bind for a partition that consists of such a node.
 lb_status lb_attention_bind(const lb_partition *p, lb_tensor_fn *tensor,
                             void *user, lb_binding *out, bool *ok);
 

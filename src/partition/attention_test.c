@@ -1,5 +1,5 @@
-// partition/attention_test.c -- Attention nodes as kernels: how q, k, v and
-// masks of any rank are walked, and which nodes are left to the host.
+// partition/attention_test.c -- Attention nodes as kernels: strides of q, k, v
+// and masks of any rank, and which nodes run their reference kernel.
 #include "partition/attention.h"
 
 #include "graph/build_test.h"
@@ -62,8 +62,8 @@ static void assert_spec(const lb_binding *b, const char *want) {
   "attention %0=input.float32.full %1=input.float32.full " \
   "%2=input.float32.full "
 
-// q is a transpose's view of [2, 5, 4, 8]: batch 2, 4 heads, 5 rows of 8.
-static void views_are_walked_as_they_lie(void **state) {
+// q is a transposed view of [2, 5, 4, 8]: batch 2, 4 heads, 5 rows of 8.
+static void views_are_bound_with_their_strides(void **state) {
   (void)state;
   fixture f;
   lb_binding b;
@@ -111,7 +111,7 @@ static void heads_of_k_and_v_are_shared(void **state) {
   lb_graph_free(f.g);
 }
 
-static void flags_choose_between_scores_and_nothing(void **state) {
+static void bool_masks_select_scores(void **state) {
   (void)state;
   fixture f;
   lb_binding b;
@@ -126,18 +126,18 @@ static void flags_choose_between_scores_and_nothing(void **state) {
               "%8=select.float32(%3,%7,%5) -> %8.full");
   assert_int_equal(b.scalars[1], 0xff800000u);
   lb_graph_free(f.g);
-  begin(&f, 4, LB_BOOL);  // a number instead of minus infinity
+  begin(&f, 4, LB_BOOL);  // a finite number instead of -inf
   ok(lb_node_set_float(f.g, f.y->producer, "masked", -2));
   set_all(&f, (int64_t[]){1, 1, 5, 8}, (int64_t[]){1, 1, 7, 8});
   set(&f, f.mask, DIMS(1, 1, 5, 7));
   assert_true(bind(&f, &b));
   assert_int_equal(b.scalars[1], 0xc0000000u);
-  set(&f, f.mask, DIMS(1, 1, 5, 6));  // the last key has no flag
+  set(&f, f.mask, DIMS(1, 1, 5, 6));  // the mask is one key too short
   assert_false(bind(&f, &b));
   lb_graph_free(f.g);
 }
 
-static void rows_hold_heads_side_by_side(void **state) {
+static void rows_of_rank_3_contain_all_heads(void **state) {
   (void)state;
   fixture f;
   lb_binding b;
@@ -157,10 +157,10 @@ static void rows_hold_heads_side_by_side(void **state) {
   lb_graph_free(f.g);
 }
 
-static void what_has_no_kernel_is_not_bound(void **state) {
+static void unsupported_shapes_are_not_bound(void **state) {
   (void)state;
   static const int64_t sizes[][2][4] = {
-      {{1, 1, 5, 257}, {1, 1, 7, 257}},  // too large a head
+      {{1, 1, 5, 257}, {1, 1, 7, 257}},  // head too large
       {{1, 1, 5, 8}, {1, 1, 0, 8}},      // no keys
       {{1, 1, 0, 8}, {1, 1, 7, 8}},      // no queries
       {{0, 1, 5, 8}, {0, 1, 7, 8}},
@@ -180,11 +180,11 @@ static void what_has_no_kernel_is_not_bound(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(views_are_walked_as_they_lie),
+      cmocka_unit_test(views_are_bound_with_their_strides),
       cmocka_unit_test(heads_of_k_and_v_are_shared),
-      cmocka_unit_test(flags_choose_between_scores_and_nothing),
-      cmocka_unit_test(rows_hold_heads_side_by_side),
-      cmocka_unit_test(what_has_no_kernel_is_not_bound),
+      cmocka_unit_test(bool_masks_select_scores),
+      cmocka_unit_test(rows_of_rank_3_contain_all_heads),
+      cmocka_unit_test(unsupported_shapes_are_not_bound),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

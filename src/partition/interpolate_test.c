@@ -1,5 +1,4 @@
-// partition/interpolate_test.c -- a Resize that makes pixels of their
-// neighbours.
+// partition/interpolate_test.c -- Resize with interpolation.
 #include "partition/interpolate.h"
 
 #include "graph/build_test.h"
@@ -14,14 +13,14 @@ typedef struct fixture {
   lb_tensor tensors[16];  // by value id
 } fixture;
 
-static lb_weights packed;  // of the one fixture that there is
+static lb_weights packed;  // of the only fixture
 
 static lb_status tensor_fn(void *user, const lb_value *v, lb_tensor *out) {
   *out = ((fixture *)user)->tensors[v->id];
   return LB_OK;
 }
 
-// Of [batch, height, width, 8] by these scales.
+// Resizes [batch, height, width, 8] by these scales.
 static fixture begin(const char *mode, float down, float along, float last) {
   fixture f = {0};
   ok(lb_graph_new(&f.g));
@@ -61,8 +60,8 @@ static void end(fixture *f) {
 
 enum { X = 1, TABLES };
 
-// Rows are the pixels of a line; lines and images are loops around the kernel.
-static void rows_are_pixels_that_tables_pick(void **state) {
+// Rows are the pixels of a line; lines and batch are loops around the kernel.
+static void pixels_are_gathered_by_tables(void **state) {
   (void)state;
   fixture f = begin("linear", 2, 2, 1);
   lb_binding b;
@@ -74,7 +73,7 @@ static void rows_are_pixels_that_tables_pick(void **state) {
   assert_int_equal(b.n_outer, 2);
   assert_int_equal(b.outer[0], 2);
   assert_int_equal(b.outer[1], 6);
-  assert_int_equal(b.operands[X].row, 1);  // tables say where
+  assert_int_equal(b.operands[X].row, 1);  // row offsets come from tables
   assert_int_equal(b.operands[X].outer[0], 3 * 5 * 8);
   assert_int_equal(b.operands[X].outer[1], 0);
   assert_int_equal(b.operands[TABLES].outer[1], 1);
@@ -85,7 +84,7 @@ static void rows_are_pixels_that_tables_pick(void **state) {
   end(&f);
 }
 
-static void tables_hold_places_and_weights(void **state) {
+static void tables_contain_row_offsets_and_weights(void **state) {
   (void)state;
   fixture f = begin("linear", 1, 2, 1);
   lb_binding b;
@@ -97,7 +96,7 @@ static void tables_hold_places_and_weights(void **state) {
     float weights[2][4];
   } got;
   lb_partition_fill_tables(&b, &got);
-  // Pixels lie at 0, 0.5, 1 and 1.5; a whole one is all its own.
+  // Pixels are at 0, 0.5, 1 and 1.5; at an integer position one weight is 1.
   const int64_t places[2][4] = {{0, 0, 0, 8}, {0, 8, 8, 8}};
   const float weights[2][4] = {{0, 0.5f, 0, 0.5f}, {1, 0.5f, 1, 0.5f}};
   assert_memory_equal(got.places, places, sizeof places);
@@ -107,8 +106,8 @@ static void tables_hold_places_and_weights(void **state) {
   end(&f);
 }
 
-// What is not resized and lies side by side is one row.
-static void lines_are_picked_whole(void **state) {
+// Contiguous axes that are not resized are merged into one row.
+static void whole_lines_are_gathered(void **state) {
   (void)state;
   fixture f = begin("cubic", 3, 1, 1);
   lb_binding b;
@@ -130,7 +129,7 @@ static bool binds(const char *mode, float down, float along, float last) {
   return bound;
 }
 
-static void what_no_kernel_does_is_not_bound(void **state) {
+static void unsupported_modes_are_not_bound(void **state) {
   (void)state;
   assert_true(binds("linear", 0.5f, 1.5f, 1));
   assert_true(binds("linear", 1, 1, 1));
@@ -138,8 +137,8 @@ static void what_no_kernel_does_is_not_bound(void **state) {
   assert_false(binds("cubic", 2, 2, 1));   // too many tables
 }
 
-// A sum with something larger, whose dims are known with the request alone.
-static void a_reader_that_is_larger_is_not_bound(void **state) {
+// A sum with a larger tensor, whose dims are known at run time only.
+static void larger_readers_are_not_bound(void **state) {
   (void)state;
   fixture f = begin("linear", 0.5f, 2, 1);
   lb_binding b;
@@ -154,11 +153,11 @@ static void a_reader_that_is_larger_is_not_bound(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rows_are_pixels_that_tables_pick),
-      cmocka_unit_test(tables_hold_places_and_weights),
-      cmocka_unit_test(lines_are_picked_whole),
-      cmocka_unit_test(what_no_kernel_does_is_not_bound),
-      cmocka_unit_test(a_reader_that_is_larger_is_not_bound),
+      cmocka_unit_test(pixels_are_gathered_by_tables),
+      cmocka_unit_test(tables_contain_row_offsets_and_weights),
+      cmocka_unit_test(whole_lines_are_gathered),
+      cmocka_unit_test(unsupported_modes_are_not_bound),
+      cmocka_unit_test(larger_readers_are_not_bound),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// partition/known.c -- specs from the memo, and into it.
+// partition/known.c -- reads specs from the memo and adds them.
 #include "partition/known.h"
 
 #include <string.h>
@@ -11,13 +11,13 @@ void lb_bind_begin(lb_binding *b) {
 
 bool lb_bind_known(const lb_partition *p, const lb_memo_key *key, double number,
                    lb_binding *b) {
-  const lb_memo_spec *made = lb_memo_find(p->memo, key);
-  if (!made) return false;
-  b->made = made;
-  b->spec = made->spec;
-  memcpy(b->scalars, made->scalars, sizeof b->scalars);
-  for (uint32_t i = 0; made->own >> i; i++)
-    if (made->own >> i & 1)
+  const lb_memo_spec *memo_spec = lb_memo_find(p->memo, key);
+  if (!memo_spec) return false;
+  b->memo_spec = memo_spec;
+  b->spec = memo_spec->spec;
+  memcpy(b->scalars, memo_spec->scalars, sizeof b->scalars);
+  for (uint32_t i = 0; memo_spec->size_scalars >> i; i++)
+    if (memo_spec->size_scalars >> i & 1)
       b->scalars[i] = lb_specgen_number(
           (lb_dtype)b->spec.nodes[b->spec.n_in + i].dtype, number);
   return true;
@@ -25,8 +25,8 @@ bool lb_bind_known(const lb_partition *p, const lb_memo_key *key, double number,
 
 lb_status lb_bind_new(const lb_partition *p, const lb_memo_key *key,
                       lb_specgen *e, lb_binding *b, bool *ok) {
-  lb_memo_spec made = {.own = e->own};
-  lb_status st = lb_spec_finish(&e->b, &made.spec);
+  lb_memo_spec memo_spec = {.size_scalars = e->size_scalars};
+  lb_status st = lb_spec_finish(&e->b, &memo_spec.spec);
   *ok = !lb_failed(st);
   if (lb_status_code(st) == LB_UNSUPPORTED) {
     b->refusal = LB_REASON_LIMITS;
@@ -34,9 +34,10 @@ lb_status lb_bind_new(const lb_partition *p, const lb_memo_key *key,
     return LB_OK;
   }
   LB_TRY(st);
-  memcpy(made.scalars, e->scalars, made.spec.n_scalars * sizeof *made.scalars);
-  b->made = lb_memo_add(p->memo, key, &made);
-  b->spec = made.spec;
-  memcpy(b->scalars, made.scalars, sizeof b->scalars);
+  memcpy(memo_spec.scalars, e->scalars,
+         memo_spec.spec.n_scalars * sizeof *memo_spec.scalars);
+  b->memo_spec = lb_memo_add(p->memo, key, &memo_spec);
+  b->spec = memo_spec.spec;
+  memcpy(b->scalars, memo_spec.scalars, sizeof b->scalars);
   return LB_OK;
 }

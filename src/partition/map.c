@@ -1,6 +1,6 @@
 // partition/map.c -- elementwise operators: one small function each, found by a
-// table. They mean what device/reference has them mean, NaN and -0.0 included;
-// a line a * x + b is rounded once.
+// table. They have the semantics of device/reference, NaN and -0.0 included; a
+// linear function a * x + b is rounded once.
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -63,8 +63,7 @@ FN(Swish) {
 
 FN(SwiGLU) { return op2(e, LB_S_MUL, emit_Swish(e, n, src), Y); }
 
-// 0 below 0, 1 above 1; each is a choice of the greater or less, which is one
-// instruction.
+// clamp(x, 0, 1); each select is a min or a max, which is one instruction.
 static uint8_t unit(lb_specgen *e, uint8_t x) {
   x = choose(e, less(e, x, 0), num(e, x, 0), x);
   return choose(e, more(e, x, 1), num(e, x, 1), x);
@@ -151,8 +150,8 @@ static uint8_t gelu_inner(lb_specgen *e, const lb_node *n, uint8_t x) {
   return op1(e, LB_S_TANH, times(e, sum, M_2_SQRTPI * M_SQRT1_2));
 }
 
-// 1 + erf loses what erfc keeps, below about -3: the one operator whose result
-// is off by an absolute, not a relative error.
+// 1 + erf loses precision compared with erfc below about -3: this is the only
+// operator with an absolute, not a relative error.
 FN(Gelu) {
   uint8_t half = times(e, X, 0.5);
   return op2(e, LB_S_MUL, half, plus(e, gelu_inner(e, n, X), 1));
@@ -164,7 +163,7 @@ static bool is_a(const lb_specgen *e, uint8_t x, lb_sop op) {
   return x < e->b.spec.n_nodes && e->b.spec.nodes[x].op == op;
 }
 
-// A number added to a product of floats is one operation with it.
+// A scalar added to a float product becomes an FMA.
 FN(Add) {
   (void)n;
   for (int i = 0; i < 2; i++) {
@@ -192,7 +191,7 @@ FN(Sign) {
   return choose(e, more(e, X, 0), num(e, X, 1), rest);
 }
 
-// The remainder r has the sign of x; without fmod that of y is wanted.
+// The remainder r has the sign of x; without fmod it must have that of y.
 static uint8_t floor_mod(lb_specgen *e, uint8_t r, uint8_t y) {
   uint8_t zero = num(e, r, 0);
   uint8_t differ = op2(e, LB_S_XOR, less(e, r, 0), less(e, y, 0));
@@ -218,7 +217,7 @@ FN(Mod) {
     memcpy(&v, t->data, sizeof v); \
     return (double)v;              \
   }
-// The one element of a constant.
+// The element of a constant of one element.
 static double number_of(const lb_tensor *t) {
   uint16_t half;
   switch (t->dtype) {
@@ -241,7 +240,7 @@ static double number_of(const lb_tensor *t) {
 
 static bool is_number(double x, double y) { return fabs(x - y) < DBL_MIN; }
 
-// A constant exponent may have any dtype, if the base's can hold it.
+// A constant exponent may have any dtype if the base's dtype can represent it.
 static bool is_exponent(const lb_node *n) {
   const lb_value *y = n->in[1];
   if (!lb_specgen_is_scalar(y)) return y->info.dtype == n->in[0]->info.dtype;
@@ -250,7 +249,7 @@ static bool is_exponent(const lb_node *n) {
   return n->in[0]->info.dtype == LB_F64 || is_number((double)(float)v, v);
 }
 
-// Some powers need no mathematics.
+// Some powers need no POW.
 FN(Pow) {
   if (Y != LB_SPEC_NO_NODE) return op2(e, LB_S_POW, X, Y);
   double y = number_of(lb_value_const(n->in[1]));
@@ -260,7 +259,7 @@ FN(Pow) {
   return op2(e, LB_S_POW, X, num(e, X, y));
 }
 
-// Any number of inputs, combined one after the other.
+// Combines any number of inputs, one after the other.
 static uint8_t fold(lb_specgen *e, const lb_node *n, const uint8_t *src,
                     lb_sop op) {
   uint8_t y = src[0];
@@ -325,7 +324,7 @@ FN(IsInf) {
   return test(e, LB_S_EQ, x, num(e, X, above ? INFINITY : -INFINITY));
 }
 
-// A bound that is left out is the last finite number of the dtype.
+// A missing bound is the largest finite number of the dtype.
 static uint8_t bound(lb_specgen *e, const lb_node *n, uint8_t given, uint8_t x,
                      double sign) {
   if (given != LB_SPEC_NO_NODE) return given;
@@ -350,10 +349,10 @@ FN(Clip) {
 // -- the table ---------------------------------------------------------------
 
 typedef struct map_op {
-  lb_specgen_fn *fn;  // NULL: the operation of all inputs
+  lb_specgen_fn *fn;  // NULL: operation `sop` of all inputs
   uint8_t sop;
   uint8_t kinds;  // of inputs: LB_KIND_...
-  bool costly;    // several operations, a power or a logarithm among them
+  bool costly;    // several operations, with a transcendental one among them
 } map_op;
 
 #define F LB_KIND_F
@@ -362,7 +361,7 @@ typedef struct map_op {
 #define B LB_KIND_B
 static const map_op ops[LB_OP_COUNT] = {
 #define PLAIN(Op, SOP, kinds) [LB_OP_##Op] = {NULL, LB_S_##SOP, kinds, false}
-#define MADE(Op, kinds) [LB_OP_##Op] = {emit_##Op, 0, kinds, false}
+#define EMIT(Op, kinds) [LB_OP_##Op] = {emit_##Op, 0, kinds, false}
 #define COSTLY(Op, kinds) [LB_OP_##Op] = {emit_##Op, 0, kinds, true}
     // clang-format off
     PLAIN(Abs, ABS, F | S | U), PLAIN(Acos, ACOS, F), PLAIN(Acosh, ACOSH, F),
@@ -372,28 +371,28 @@ static const map_op ops[LB_OP_COUNT] = {
     PLAIN(Floor, FLOOR, F), PLAIN(Log, LOG, F), PLAIN(Neg, NEG, F | S),
     PLAIN(Round, ROUND, F), PLAIN(Sigmoid, SIGMOID, F), PLAIN(Sin, SIN, F), PLAIN(Sinh, SINH, F),
     PLAIN(Sqrt, SQRT, F), PLAIN(Tan, TAN, F), PLAIN(Tanh, TANH, F),
-    MADE(Add, F | S | U), PLAIN(Sub, SUB, F | S | U),
+    EMIT(Add, F | S | U), PLAIN(Sub, SUB, F | S | U),
     PLAIN(Mul, MUL, F | S | U), PLAIN(Div, DIV, F | S | U),
     PLAIN(BitwiseAnd, AND, S | U), PLAIN(BitwiseOr, OR, S | U),
     PLAIN(BitwiseXor, XOR, S | U), PLAIN(BitwiseNot, NOT, S | U),
     PLAIN(And, AND, B), PLAIN(Or, OR, B), PLAIN(Xor, XOR, B),
     PLAIN(Not, NOT, B),
-    MADE(BitShift, S | U), MADE(Cast, F | S | U | B),
-    MADE(CastLike, F | S | U | B), COSTLY(Celu, F), MADE(Clip, F | S | U),
-    COSTLY(Elu, F), MADE(Equal, F | S | U | B), COSTLY(Gelu, F),
-    MADE(Greater, F | S | U), MADE(GreaterOrEqual, F | S | U),
-    MADE(HardSigmoid, F), MADE(HardSwish, F), MADE(IsInf, F), MADE(IsNaN, F),
-    MADE(LeakyRelu, F), MADE(Less, F | S | U), MADE(LessOrEqual, F | S | U),
-    MADE(Max, F | S | U), MADE(Mean, F), MADE(Min, F | S | U), COSTLY(Mish, F),
-    COSTLY(Mod, F | S | U), MADE(PRelu, F | S), COSTLY(Pow, F),
-    MADE(Reciprocal, F), MADE(Relu, F | S), MADE(Resize, F), COSTLY(Selu, F), MADE(Shrink, F),
-    MADE(Sign, F | S | U), COSTLY(Softplus, F),
-    MADE(Softsign, F), MADE(Sum, F), COSTLY(SwiGLU, F), COSTLY(Swish, F),
-    MADE(ThresholdedRelu, F), MADE(Where, F | S | U | B),
+    EMIT(BitShift, S | U), EMIT(Cast, F | S | U | B),
+    EMIT(CastLike, F | S | U | B), COSTLY(Celu, F), EMIT(Clip, F | S | U),
+    COSTLY(Elu, F), EMIT(Equal, F | S | U | B), COSTLY(Gelu, F),
+    EMIT(Greater, F | S | U), EMIT(GreaterOrEqual, F | S | U),
+    EMIT(HardSigmoid, F), EMIT(HardSwish, F), EMIT(IsInf, F), EMIT(IsNaN, F),
+    EMIT(LeakyRelu, F), EMIT(Less, F | S | U), EMIT(LessOrEqual, F | S | U),
+    EMIT(Max, F | S | U), EMIT(Mean, F), EMIT(Min, F | S | U), COSTLY(Mish, F),
+    COSTLY(Mod, F | S | U), EMIT(PRelu, F | S), COSTLY(Pow, F),
+    EMIT(Reciprocal, F), EMIT(Relu, F | S), EMIT(Resize, F), COSTLY(Selu, F), EMIT(Shrink, F),
+    EMIT(Sign, F | S | U), COSTLY(Softplus, F),
+    EMIT(Softsign, F), EMIT(Sum, F), COSTLY(SwiGLU, F), COSTLY(Swish, F),
+    EMIT(ThresholdedRelu, F), EMIT(Where, F | S | U | B),
     // clang-format on
 };
 
-static bool finds_infinity(const lb_node *n) {
+static bool detects_infinity(const lb_node *n) {
   return lb_attr_int(n, "detect_positive", 1) != 0 ||
          lb_attr_int(n, "detect_negative", 1) != 0;
 }
@@ -402,7 +401,7 @@ unsigned lb_specgen_kinds(lb_op op) {
   return ops[op].kinds | lb_specgen_row_kinds(op);
 }
 
-bool lb_specgen_is_map(const lb_node *n) {
+bool lb_specgen_is_eltwise(const lb_node *n) {
   const map_op *op = &ops[n->op];
   if (!op->kinds || n->n_in > LB_SPECGEN_MAX_IN || n->n_out != 1 ||
       !n->out[0] || !lb_specgen_kind(n->out[0]->info.dtype))
@@ -410,9 +409,9 @@ bool lb_specgen_is_map(const lb_node *n) {
   uint32_t first = n->op == LB_OP_Where ? 1 : 0;
   lb_dtype t = n->in[first]->info.dtype;
   if (!(lb_specgen_kind(t) & op->kinds)) return false;
-  if (n->op == LB_OP_IsInf && !finds_infinity(n)) return false;
+  if (n->op == LB_OP_IsInf && !detects_infinity(n)) return false;
   if (n->op == LB_OP_Pow && !is_exponent(n)) return false;
-  if (n->op == LB_OP_Resize && !lb_specgen_is_repeat(n) && !lb_interp_is(n))
+  if (n->op == LB_OP_Resize && !lb_specgen_is_upsample(n) && !lb_interp_is(n))
     return false;
   for (uint32_t i = 0; i < n->n_in; i++)
     if (lb_specgen_reads(n, i) &&
@@ -421,8 +420,8 @@ bool lb_specgen_is_map(const lb_node *n) {
   return true;
 }
 
-uint8_t lb_specgen_map_node(lb_specgen *e, const lb_node *n,
-                            const uint8_t *src) {
+uint8_t lb_specgen_eltwise_node(lb_specgen *e, const lb_node *n,
+                                const uint8_t *src) {
   const map_op *op = &ops[n->op];
   if (op->fn) return op->fn(e, n, src);
   return n->n_in == 1 ? op1(e, (lb_sop)op->sop, src[0])

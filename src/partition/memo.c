@@ -1,21 +1,21 @@
-// partition/memo.c -- a short list that only grows, in front.
+// partition/memo.c -- a short lock-free list that only grows, at its front.
 #include "partition/memo.h"
 
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_ENTRIES 64  // of one list; what comes later is made each time
+#define MAX_ENTRIES 64  // per list; further specs are built each time
 
 typedef struct note {
   struct note *next;
-  int n;  // of this one and those behind it
+  int n;  // length of the list from here on
   lb_facts facts;
   max_align_t bytes[];
 } note;
 
 struct lb_memo_entry {
-  lb_memo_spec made;
+  lb_memo_spec value;
   struct lb_memo_entry *next;
   int n;  // likewise
   lb_memo_key key;
@@ -27,10 +27,10 @@ const lb_memo_spec *lb_memo_find(const lb_memo *m, const lb_memo_key *key) {
   const struct lb_memo_entry *e =
       atomic_load_explicit(&m->first, memory_order_acquire);
   while (e && memcmp(&e->key, key, sizeof *key) != 0) e = e->next;
-  return e ? &e->made : NULL;
+  return e ? &e->value : NULL;
 }
 
-// Two threads may add the same.
+// Two threads may add equal entries.
 const lb_memo_spec *lb_memo_add(lb_memo *m, const lb_memo_key *key,
                                 const lb_memo_spec *s) {
   struct lb_memo_entry *first = m ? atomic_load(&m->first) : NULL;
@@ -38,16 +38,16 @@ const lb_memo_spec *lb_memo_add(lb_memo *m, const lb_memo_key *key,
   struct lb_memo_entry *e = malloc(sizeof *e);
   if (!e) return NULL;
   e->key = *key;
-  e->made = *s;
+  e->value = *s;
   atomic_init(&e->notes, NULL);
   do {
     e->next = first;
     e->n = first ? first->n + 1 : 1;
   } while (!atomic_compare_exchange_weak(&m->first, &first, e));
-  return &e->made;
+  return &e->value;
 }
 
-// A remembered spec is the first member of its entry.
+// An lb_memo_spec in a memo is the first member of its entry.
 static struct lb_memo_entry *entry_of(const lb_memo_spec *s) {
   return (struct lb_memo_entry *)(uintptr_t)s;
 }

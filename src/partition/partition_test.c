@@ -1,5 +1,5 @@
-// partition/partition_test.c -- which nodes go together, and what they compute
-// at concrete shapes.
+// partition/partition_test.c -- which nodes are fused, and what they compute at
+// concrete shapes.
 #include "partition/partition.h"
 
 #include "graph/build_test.h"
@@ -35,9 +35,9 @@ static void set(fixture *f, const lb_value *v, int rank, const int64_t *dims) {
   f->tensors[v->id] = tensor(v->info.dtype, NULL, rank, dims);
 }
 
-// A dense tensor seen with its last two axes exchanged.
-static void set_turned(fixture *f, const lb_value *v, int rank,
-                       const int64_t *dims) {
+// A dense tensor with its last two axes transposed.
+static void set_transposed(fixture *f, const lb_value *v, int rank,
+                           const int64_t *dims) {
   set(f, v, rank, dims);
   lb_tensor *t = &f->tensors[v->id];
   t->strides[rank - 1] = t->dims[rank - 2];
@@ -55,8 +55,8 @@ static char *bind_text(fixture *f, uint32_t part, lb_binding *b, char *buf,
   return buf;
 }
 
-// relu(x*w + bias) + x: a product with three elementwise nodes behind it.
-static void a_product_takes_its_epilogue(void **state) {
+// relu(x*w + bias) + x: a matmul with three elementwise nodes behind it.
+static void matmuls_are_fused_with_their_epilogue(void **state) {
   (void)state;
   fixture f = {0};
   ok(lb_graph_new(&f.g));
@@ -86,7 +86,7 @@ static void a_product_takes_its_epilogue(void **state) {
   assert_int_equal(b.spec.form, LB_FORM_MATMUL);
   assert_int_equal(b.dims[LB_DIM_ROWS], 5);
   assert_int_equal(b.dims[LB_DIM_K], 4);
-  assert_int_equal(b.spec.n_in, 4);  // x as a, w, bias, x again
+  assert_int_equal(b.spec.n_in, 4);  // x as operand A, w, bias, x again
   assert_int_equal(b.spec.in[2].layout, LB_LAYOUT_PER_COL);
   assert_int_equal(b.spec.in[3].layout, LB_LAYOUT_FULL);
   end(&f);
@@ -120,7 +120,7 @@ static void a_result_ends_a_chain(void **state) {
   end(&f);
 }
 
-// x * 2 + 3 of one dtype, the number on either side, as the text of its spec.
+// The spec of x * 2 + 3 in one dtype as text, the scalar on either side.
 static void line_text(lb_dtype t, const void *two, const void *three,
                       bool first, char *buf, size_t cap) {
   fixture f = {0};
@@ -144,7 +144,7 @@ static void line_text(lb_dtype t, const void *two, const void *three,
   end(&f);
 }
 
-static void a_number_added_to_a_product_is_one_operation(void **state) {
+static void adding_a_scalar_to_a_product_is_an_fma(void **state) {
   (void)state;
   float two = 2, three = 3;
   int32_t two_i = 2, three_i = 3;
@@ -163,9 +163,9 @@ static void a_number_added_to_a_product_is_one_operation(void **state) {
   }
 }
 
-// Dims that every operand walks evenly are one loop; a bias along the middle
-// dim leaves three.
-static void loops_are_joined_where_all_operands_allow(void **state) {
+// Dims that are contiguous for every operand are one loop; a bias along the
+// middle dim leaves three.
+static void loops_are_merged_where_all_operands_allow(void **state) {
   (void)state;
   fixture f = {0};
   ok(lb_graph_new(&f.g));
@@ -229,7 +229,7 @@ static lb_value *layer_norm(fixture *f, lb_value *x, int64_t size) {
   return NODE1(f->g->main, LayerNormalization, "norm", x, scale);
 }
 
-static void a_row_operation_takes_in_what_feeds_it(void **state) {
+static void row_operations_are_fused_with_feeders(void **state) {
   (void)state;
   fixture f = {0};
   ok(lb_graph_new(&f.g));
@@ -257,8 +257,9 @@ static void a_row_operation_takes_in_what_feeds_it(void **state) {
   end(&f);
 }
 
-// Mathematics in each pass over a row would be slower than once before it.
-static void what_costs_much_feeds_single_passes_alone(void **state) {
+// A transcendental function in each pass over a row would be slower than once
+// before it.
+static void costly_feeders_need_single_pass_operations(void **state) {
   (void)state;
   fixture f = {0};
   ok(lb_graph_new(&f.g));
@@ -275,8 +276,9 @@ static void what_costs_much_feeds_single_passes_alone(void **state) {
   end(&f);
 }
 
-// norm(x*w + bias + x): the bias goes to the product, the residual to the norm.
-static void a_residual_goes_to_the_norm(void **state) {
+// norm(x*w + bias + x): the bias is fused with the matmul, the residual with
+// the norm.
+static void residuals_are_fused_with_the_norm(void **state) {
   (void)state;
   fixture f = {0};
   ok(lb_graph_new(&f.g));
@@ -292,15 +294,15 @@ static void a_residual_goes_to_the_norm(void **state) {
   RESULTS(r, y);
   partition(&f);
   assert_int_equal(f.p.n_parts, 2);
-  const lb_partition *product = f.p.of_node[sum->producer->id];
-  assert_int_equal(product->form, LB_FORM_MATMUL);
+  const lb_partition *matmul = f.p.of_node[sum->producer->id];
+  assert_int_equal(matmul->form, LB_FORM_MATMUL);
   assert_ptr_equal(f.p.of_node[res->producer->id],
                    f.p.of_node[y->producer->id]);
-  assert_ptr_not_equal(product, f.p.of_node[res->producer->id]);
+  assert_ptr_not_equal(matmul, f.p.of_node[res->producer->id]);
   end(&f);
 }
 
-static void what_others_read_feeds_nobody(void **state) {
+static void values_with_other_readers_are_not_feeders(void **state) {
   (void)state;
   fixture f = {0};
   ok(lb_graph_new(&f.g));
@@ -330,8 +332,8 @@ static void a_node_without_its_first_output_is_in_no_partition(void **state) {
   end(&f);
 }
 
-// exp(x) * sin(y): the chain begins with exp, sin feeds it.
-static void branches_of_a_chain_are_taken_in(void **state) {
+// exp(x) * sin(y): the chain starts with exp, sin feeds it.
+static void branches_of_a_chain_are_fused(void **state) {
   (void)state;
   fixture f = {0};
   ok(lb_graph_new(&f.g));
@@ -352,8 +354,8 @@ static void branches_of_a_chain_are_taken_in(void **state) {
   end(&f);
 }
 
-// x, of int64, is read again after values of another dtype: the try at a spec
-// must find it.
+// x, of int64, is read again after values of another dtype: the trial spec must
+// find it.
 static void values_that_are_read_again_are_found(void **state) {
   (void)state;
   fixture f = {0};
@@ -369,7 +371,8 @@ static void values_that_are_read_again_are_found(void **state) {
   end(&f);
 }
 
-// Twenty inputs are more than a spec has: two partitions, both of which bind.
+// Twenty inputs are more than a spec allows: two partitions, both of which
+// bind.
 static void a_partition_ends_where_a_spec_is_full(void **state) {
   (void)state;
   fixture f = {0};
@@ -420,7 +423,7 @@ static void reduce(reduced *t, lb_op op, int64_t axis, bool keep) {
   set(&t->f, n->out[0], DIMS(3, 20, 16));
 }
 
-static void reductions_leave_an_element_of_each_row(void **state) {
+static void reductions_keep_one_element_per_row(void **state) {
   (void)state;
   reduced t;
   reduce(&t, LB_OP_ReduceMax, -1, false);
@@ -436,7 +439,7 @@ static void reductions_leave_an_element_of_each_row(void **state) {
   end(&t.f);
 }
 
-static void axes_before_the_last_are_walked_with_strides(void **state) {
+static void axes_before_the_last_are_strided(void **state) {
   (void)state;
   reduced t;
   reduce(&t, LB_OP_ReduceProd, 0, true);
@@ -459,7 +462,7 @@ static void reduce_down(reduced *t, lb_op op, lb_binding *b, const char *want) {
   assert_string_equal(bind_text(&t->f, 0, b, text, sizeof text), want);
 }
 
-static void a_reduction_down_columns_is_a_window(void **state) {
+static void column_reductions_are_windows(void **state) {
   (void)state;
   reduced t;
   lb_binding b;
@@ -469,14 +472,14 @@ static void a_reduction_down_columns_is_a_window(void **state) {
               "%4=exp.float32(%3) -> %4.full");
   assert_int_equal(b.dims[LB_DIM_ROWS], 3);
   assert_int_equal(b.dims[LB_DIM_COLS], 16);
-  assert_int_equal(b.dims[LB_DIM_LEN], 1);
-  assert_int_equal(b.dims[LB_DIM_STEPS], 20);
+  assert_int_equal(b.dims[LB_DIM_TAPS_Y], 1);
+  assert_int_equal(b.dims[LB_DIM_TAPS_X], 20);
   assert_int_equal(b.taps[1], 16);
   assert_int_equal(b.operands[1].row, 320);
   end(&t.f);
 }
 
-static void sums_of_squares_down_columns_are_windows(void **state) {
+static void column_sums_of_squares_are_windows(void **state) {
   (void)state;
   reduced t;
   lb_binding b;
@@ -486,8 +489,8 @@ static void sums_of_squares_down_columns_are_windows(void **state) {
   end(&t.f);
 }
 
-// As normalisation of channels writes it: the last axis is always 1.
-static void columns_of_a_reduction_may_have_ones_behind_them(void **state) {
+// As written for normalisation over channels: the last axis is always 1.
+static void column_reductions_allow_trailing_axes_of_size_one(void **state) {
   (void)state;
   fixture f = {0};
   ok(lb_graph_new(&f.g));
@@ -506,13 +509,13 @@ static void columns_of_a_reduction_may_have_ones_behind_them(void **state) {
                       "%2=acc.float32.sum %3=div.float32(%2,%1) -> %3.full");
   assert_int_equal(b.dims[LB_DIM_ROWS], 3);
   assert_int_equal(b.dims[LB_DIM_COLS], 16);
-  assert_int_equal(b.dims[LB_DIM_STEPS], 20);
+  assert_int_equal(b.dims[LB_DIM_TAPS_X], 20);
   end(&f);
 }
 
-// -- products ----------------------------------------------------------------
+// -- matmul -------------------------------------------------------------------
 
-static void a_product_of_batches_loops_over_what_b_follows(void **state) {
+static void batched_matmuls_loop_over_batches_of_b(void **state) {
   (void)state;
   fixture f = {0};
   ok(lb_graph_new(&f.g));
@@ -523,7 +526,7 @@ static void a_product_of_batches_loops_over_what_b_follows(void **state) {
   RESULTS(r, y);
   partition(&f);
   set(&f, a, DIMS(2, 6, 1, 8));
-  set_turned(&f, c, DIMS(6, 8, 5));
+  set_transposed(&f, c, DIMS(6, 8, 5));
   set(&f, y, DIMS(2, 6, 1, 5));
   lb_binding b;
   char text[512];
@@ -531,7 +534,8 @@ static void a_product_of_batches_loops_over_what_b_follows(void **state) {
   assert_int_equal(b.spec.in[1].layout, LB_LAYOUT_STRIDED);
   assert_int_equal(b.operands[2].row, 1);  // along k
   assert_int_equal(b.operands[2].col, 8);
-  assert_int_equal(b.dims[LB_DIM_ROWS], 2);  // the batch that b is not in
+  assert_int_equal(b.dims[LB_DIM_ROWS], 2);  // the batch dim along which B is
+                                             // broadcast
   assert_int_equal(b.operands[1].row, 48);
   assert_int_equal(b.n_outer, 1);
   assert_int_equal(b.outer[0], 6);
@@ -539,7 +543,7 @@ static void a_product_of_batches_loops_over_what_b_follows(void **state) {
   end(&f);
 }
 
-static void a_gemm_packs_what_is_constant(void **state) {
+static void constant_gemm_weights_are_packed(void **state) {
   (void)state;
   fixture f = {0};
   ok(lb_graph_new(&f.g));
@@ -557,7 +561,7 @@ static void a_gemm_packs_what_is_constant(void **state) {
   RESULTS(r, n->out[0]);
   partition(&f);
   const float *packed = f.p.parts[0]->packed;
-  assert_int_equal((int)packed[1], 4);   // of row 0 the next column
+  assert_int_equal((int)packed[1], 4);   // the next column of row 0
   assert_int_equal((int)packed[16], 1);  // the next k
   set(&f, x, DIMS(4, 5));
   set(&f, c, DIMS(3));
@@ -574,10 +578,10 @@ static void a_gemm_packs_what_is_constant(void **state) {
   end(&f);
 }
 
-// x * w with a constant w of k x n; the text of its spec in `text`.
+// x * w with a constant w of k x n; its spec as text in `text`.
 static const float *pack_product(fixture *f, lb_dtype t, int64_t k, int64_t n,
                                  char *text, size_t cap) {
-  static float w[2 * 32 * 32];  // of float64 as well
+  static float w[2 * 32 * 32];  // large enough for float64
   for (int64_t i = 0; i < k * n; i++) w[i] = (float)(i + 1);
   *f = (fixture){0};
   ok(lb_graph_new(&f->g));
@@ -595,8 +599,8 @@ static const float *pack_product(fixture *f, lb_dtype t, int64_t k, int64_t n,
   return f->p.parts[0]->packed;
 }
 
-// In fours of k, and only where rows of x lie side by side.
-static void bytes_are_packed_in_fours(void **state) {
+// K4-interleaved, and only if rows of x are contiguous.
+static void int8_weights_are_k4_interleaved(void **state) {
   (void)state;
   static int8_t w[8 * 2] = {1, 2,  3,  4,  5,  6,  7,  8,
                             9, 10, 11, 12, 13, 14, 15, 16};
@@ -619,14 +623,14 @@ static void bytes_are_packed_in_fours(void **state) {
   const int8_t *packed = f.p.parts[0]->packed;
   assert_int_equal(packed[1], 3);       // the next k
   assert_int_equal(packed[4], 2);       // the next column
-  assert_int_equal(packed[8], 0);       // past the last
-  assert_int_equal(packed[16 * 4], 9);  // the next four
-  assert_ptr_equal(lb_partition_dense(f.p.parts[0]), x);
+  assert_int_equal(packed[8], 0);       // past the last column
+  assert_int_equal(packed[16 * 4], 9);  // the next four k
+  assert_ptr_equal(lb_partition_contiguous_input(f.p.parts[0]), x);
   end(&f);
 }
 
-// Of float32, with few columns and an even k.
-static void few_columns_are_packed_in_pairs(void **state) {
+// For float32, with few columns and an even k.
+static void few_columns_are_k2_interleaved(void **state) {
   (void)state;
   fixture f;
   char text[512];
@@ -636,7 +640,7 @@ static void few_columns_are_packed_in_pairs(void **state) {
   assert_int_equal((int)packed[2], 2);                      // the next column
   assert_int_equal((int)packed[16], 1 + 2 * 18);            // the next two k
   assert_int_equal((int)packed[2 * 128 + 3], 2 + 18 + 16);  // the third panel
-  assert_int_equal((int)packed[2 * 128 + 4], 0);            // past the last
+  assert_int_equal((int)packed[2 * 128 + 4], 0);  // past the last column
   end(&f);
   pack_product(&f, LB_F32, 16, 9, text, sizeof text);
   assert_non_null(strstr(text, "%1=input.float32.panel"));
@@ -651,8 +655,9 @@ static void few_columns_are_packed_in_pairs(void **state) {
 
 // -- dtypes ------------------------------------------------------------------
 
-// Each operator rounds: a chain has the bits of its nodes one by one.
-static void halves_are_computed_in_float32(void **state) {
+// Each operator rounds: a fused chain has the same bits as its nodes one by
+// one.
+static void f16_and_bf16_are_computed_in_float32(void **state) {
   (void)state;
   fixture f = {0};
   ok(lb_graph_new(&f.g));
@@ -673,8 +678,8 @@ static void halves_are_computed_in_float32(void **state) {
   end(&f);
 }
 
-// A bias, something of each row, of each matrix: at sizes of 1 as at others.
-static void sizes_of_one_have_the_spec_of_many(void **state) {
+// A bias, one element per row, one per matrix: at sizes of 1 as at others.
+static void sizes_of_one_have_the_same_spec(void **state) {
   (void)state;
   fixture f = {0};
   ok(lb_graph_new(&f.g));
@@ -711,31 +716,31 @@ static void sizes_of_one_have_the_spec_of_many(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_product_takes_its_epilogue),
+      cmocka_unit_test(matmuls_are_fused_with_their_epilogue),
       cmocka_unit_test(a_value_read_twice_ends_a_chain),
       cmocka_unit_test(a_result_ends_a_chain),
-      cmocka_unit_test(a_number_added_to_a_product_is_one_operation),
-      cmocka_unit_test(loops_are_joined_where_all_operands_allow),
+      cmocka_unit_test(adding_a_scalar_to_a_product_is_an_fma),
+      cmocka_unit_test(loops_are_merged_where_all_operands_allow),
       cmocka_unit_test(a_row_operation_keeps_its_last_dim),
-      cmocka_unit_test(a_row_operation_takes_in_what_feeds_it),
-      cmocka_unit_test(what_costs_much_feeds_single_passes_alone),
-      cmocka_unit_test(a_residual_goes_to_the_norm),
-      cmocka_unit_test(what_others_read_feeds_nobody),
+      cmocka_unit_test(row_operations_are_fused_with_feeders),
+      cmocka_unit_test(costly_feeders_need_single_pass_operations),
+      cmocka_unit_test(residuals_are_fused_with_the_norm),
+      cmocka_unit_test(values_with_other_readers_are_not_feeders),
       cmocka_unit_test(a_node_without_its_first_output_is_in_no_partition),
-      cmocka_unit_test(branches_of_a_chain_are_taken_in),
+      cmocka_unit_test(branches_of_a_chain_are_fused),
       cmocka_unit_test(values_that_are_read_again_are_found),
       cmocka_unit_test(a_partition_ends_where_a_spec_is_full),
-      cmocka_unit_test(reductions_leave_an_element_of_each_row),
-      cmocka_unit_test(axes_before_the_last_are_walked_with_strides),
-      cmocka_unit_test(a_reduction_down_columns_is_a_window),
-      cmocka_unit_test(sums_of_squares_down_columns_are_windows),
-      cmocka_unit_test(columns_of_a_reduction_may_have_ones_behind_them),
-      cmocka_unit_test(a_product_of_batches_loops_over_what_b_follows),
-      cmocka_unit_test(a_gemm_packs_what_is_constant),
-      cmocka_unit_test(bytes_are_packed_in_fours),
-      cmocka_unit_test(few_columns_are_packed_in_pairs),
-      cmocka_unit_test(halves_are_computed_in_float32),
-      cmocka_unit_test(sizes_of_one_have_the_spec_of_many),
+      cmocka_unit_test(reductions_keep_one_element_per_row),
+      cmocka_unit_test(axes_before_the_last_are_strided),
+      cmocka_unit_test(column_reductions_are_windows),
+      cmocka_unit_test(column_sums_of_squares_are_windows),
+      cmocka_unit_test(column_reductions_allow_trailing_axes_of_size_one),
+      cmocka_unit_test(batched_matmuls_loop_over_batches_of_b),
+      cmocka_unit_test(constant_gemm_weights_are_packed),
+      cmocka_unit_test(int8_weights_are_k4_interleaved),
+      cmocka_unit_test(few_columns_are_k2_interleaved),
+      cmocka_unit_test(f16_and_bf16_are_computed_in_float32),
+      cmocka_unit_test(sizes_of_one_have_the_same_spec),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
-// partition/recurrent.c -- what the kernels of a recurrence compute.
+// partition/recurrent.c -- the kernels of a recurrence.
 //
-// Gates stand in the order of ONNX: LSTM has i, o, f, c; GRU has z, r, h; RNN
-// has one. Products add the bias of the state, so that GRU can reset both.
+// Gates are in the order of ONNX: LSTM has i, o, f, c; GRU has z, r, h; RNN has
+// one. Matmuls add the bias of the state, so that GRU can reset both.
 #include "partition/recurrent.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@ static int gates_of(const lb_node *n) {
   return n->op == LB_OP_LSTM ? 4 : n->op == LB_OP_GRU ? 3 : 1;
 }
 
-// Whether the state is reset before its product, which then is one of its own.
+// Whether the state is reset before its matmul, which is then a separate one.
 bool lb_recurrent_resets_first(const lb_node *n) {
   return n->op == LB_OP_GRU && lb_attr_int(n, "linear_before_reset", 0) == 0;
 }
@@ -91,8 +91,8 @@ int lb_recurrent_kernels(const lb_partition *p) {
 
 const lb_value *lb_recurrent_weights(const lb_node *n) { return n->in[R]; }
 
-// The gates that product number i makes.
-static void product_gates(const lb_node *n, int i, int *first, int *count) {
+// The gates that matmul number i computes.
+static void matmul_gates(const lb_node *n, int i, int *first, int *count) {
   bool twice = lb_recurrent_resets_first(n);
   *first = i == 0 ? 0 : 2;
   *count = !twice ? gates_of(n) : i == 0 ? 2 : 1;
@@ -101,7 +101,7 @@ static void product_gates(const lb_node *n, int i, int *first, int *count) {
 static lb_matrix weights_of(const lb_node *n, int direction, int i) {
   const lb_tensor *r = lb_value_const(n->in[R]);
   int first, count;
-  product_gates(n, i, &first, &count);
+  matmul_gates(n, i, &first, &count);
   int64_t h = r->dims[2], skip = direction * r->dims[1] + first * h;
   size_t size = lb_dtype_size(r->dtype);
   return (lb_matrix){.data = (const char *)r->data + (size_t)(skip * h) * size,
@@ -114,16 +114,16 @@ static lb_matrix weights_of(const lb_node *n, int direction, int i) {
                      .layout = LB_LAYOUT_PANEL};
 }
 
-static int products_of(const lb_node *n) {
+static int matmuls_of(const lb_node *n) {
   return lb_recurrent_resets_first(n) ? 2 : 1;
 }
 
-// Bytes of the first `count` products, of all directions.
+// Bytes of the first `count` matmuls, over all directions.
 static bool size_of_first(const lb_node *n, int count, size_t *bytes) {
   size_t size;
   *bytes = 0;
   for (int i = 0; i < count; i++) {
-    lb_matrix m = weights_of(n, i / products_of(n), i % products_of(n));
+    lb_matrix m = weights_of(n, i / matmuls_of(n), i % matmuls_of(n));
     if (!lb_panel_size(&m, &size) || size > SIZE_MAX - *bytes) return false;
     *bytes += size;
   }
@@ -131,99 +131,101 @@ static bool size_of_first(const lb_node *n, int count, size_t *bytes) {
 }
 
 bool lb_recurrent_pack_size(const lb_node *n, size_t *bytes) {
-  return size_of_first(n, directions_of(n) * products_of(n), bytes);
+  return size_of_first(n, directions_of(n) * matmuls_of(n), bytes);
 }
 
 void lb_recurrent_pack(const lb_node *n, void *to) {
   size_t at;
-  for (int i = 0; i < directions_of(n) * products_of(n); i++) {
-    lb_matrix m = weights_of(n, i / products_of(n), i % products_of(n));
+  for (int i = 0; i < directions_of(n) * matmuls_of(n); i++) {
+    lb_matrix m = weights_of(n, i / matmuls_of(n), i % matmuls_of(n));
     if (size_of_first(n, i, &at)) lb_panel_pack(&m, (char *)to + at);
   }
 }
 
-// Elements before the weights of a product.
-static int64_t packed_before(const lb_node *n, int direction, int product) {
+// Elements before the weights of a matmul.
+static int64_t packed_before(const lb_node *n, int direction, int matmul) {
   size_t bytes;
-  size_of_first(n, direction * products_of(n) + product, &bytes);
+  size_of_first(n, direction * matmuls_of(n) + matmul, &bytes);
   return (int64_t)(bytes / lb_dtype_size(n->in[R]->info.dtype));
 }
 
 // -- operands ----------------------------------------------------------------
 
-typedef struct maker {  // of one kernel
+typedef struct recurrent_builder {  // state of building one kernel
   const lb_node *node;
   const lb_rshape *shape;
   lb_rnn_kernel *out;
-  bool known;      // what it computes: nothing is emitted
-  uint8_t within;  // its sequence; if there are lengths
+  bool known;      // the spec is in the memo: nothing is generated
+  uint8_t within;  // spec node: whether the time step is within its sequence;
+                   // if there are lengths
   lb_specgen e;
   lb_dtype dtype;
   int direction;
   int64_t steps, batch, hidden;
   bool batch_first, backwards;
-} maker;
+} recurrent_builder;
 
-static const lb_tensor *tensor_of(const maker *m, lb_rmem mem) {
+static const lb_tensor *tensor_of(const recurrent_builder *m, lb_rmem mem) {
   return &m->shape->tensor[mem];
 }
 
-// The operand that comes next: [batch, columns], `turn` elements further with
-// each turn.
-static void add_operand(maker *m, lb_rmem mem, int64_t offset, int64_t row,
-                        int64_t turn) {
+// Adds the next operand: [batch, columns], which advances by `time_stride`
+// elements per time step.
+static void add_operand(recurrent_builder *m, lb_rmem mem, int64_t offset,
+                        int64_t row, int64_t time_stride) {
   lb_binding *b = &m->out->b;
   m->out->mem[b->n_operands] = (uint8_t)mem;
-  if (m->backwards && turn) {
-    offset += (m->steps - 1) * turn;
-    turn = -turn;
+  if (m->backwards && time_stride) {
+    offset += (m->steps - 1) * time_stride;
+    time_stride = -time_stride;
   }
-  m->out->step[b->n_operands] = turn;
+  m->out->time_strides[b->n_operands] = time_stride;
   b->operands[b->n_operands++] =
       (lb_bind_operand){.offset = offset, .row = row, .col = 1};
 }
 
-static void add_x(maker *m, int gate) {
+static void add_x(recurrent_builder *m, int gate) {
   const lb_tensor *x = tensor_of(m, LB_RMEM_X);
   int64_t at = (m->direction * gates_of(m->node) + gate) * m->hidden;
   add_operand(m, LB_RMEM_X, at, x->strides[!m->batch_first],
               x->strides[m->batch_first]);
 }
 
-static void add_y(maker *m) {
+static void add_y(recurrent_builder *m) {
   const int64_t *s = tensor_of(m, LB_RMEM_Y)->strides;
   int time = m->batch_first, direction = time + 1;
   add_operand(m, LB_RMEM_Y, m->direction * s[direction],
               s[m->batch_first ? 0 : 2], s[time]);
 }
 
-static void add_state(maker *m, lb_rmem mem) {
+static void add_state(recurrent_builder *m, lb_rmem mem) {
   const int64_t *s = tensor_of(m, mem)->strides;
   add_operand(m, mem, m->direction * s[m->batch_first], s[!m->batch_first], 0);
 }
 
-static void add_gates(maker *m, int gate) {
+static void add_gates(recurrent_builder *m, int gate) {
   int64_t wide = gates_of(m->node) * m->hidden;
   int64_t first = m->direction * m->batch * wide;
   add_operand(m, LB_RMEM_GATES, first + gate * m->hidden, wide, 0);
 }
 
-static void add_reset(maker *m) {
+static void add_reset(recurrent_builder *m) {
   int64_t first = m->direction * m->batch * m->hidden;
   add_operand(m, LB_RMEM_RESET, first, m->hidden, 0);
 }
 
-static uint8_t input(maker *m, lb_layout layout) {
+static uint8_t input(recurrent_builder *m, lb_layout layout) {
   if (m->known) return 0;
   return lb_spec_input(&m->e.b, m->dtype, layout);
 }
 
-// What a gate gets from x and from the state.
+// The contributions of x and of the state to a gate.
 typedef struct gate {
   uint8_t x, h;
 } gate;
 
-static void read_gates(maker *m, const int *which, int n, gate *out) {
+static void read_gates(recurrent_builder *m, const int *which, int n,
+                       gate *out) {
   for (int i = 0; i < n; i++) {
     add_x(m, which[i]);
     out[i].x = input(m, LB_LAYOUT_FULL);
@@ -234,23 +236,24 @@ static void read_gates(maker *m, const int *which, int n, gate *out) {
   }
 }
 
-static uint8_t read_state(maker *m, lb_rmem mem) {
+static uint8_t read_state(recurrent_builder *m, lb_rmem mem) {
   add_state(m, mem);
   return input(m, LB_LAYOUT_FULL);
 }
 
-static void write(maker *m, uint8_t node) {
+static void write(recurrent_builder *m, uint8_t node) {
   if (!m->known) lb_spec_output(&m->e.b, node, LB_LAYOUT_FULL);
 }
 
 // -- kernels -----------------------------------------------------------------
 
-static uint8_t number(maker *m, double x) {
+static uint8_t number(recurrent_builder *m, double x) {
   return m->known ? 0 : lb_specgen_num(&m->e, m->dtype, x);
 }
 
-// Is this step one of the row's? Read after all other inputs.
-static void read_mask(maker *m) {
+// Reads whether the time step is within the row's sequence. Must follow all
+// other inputs.
+static void read_mask(recurrent_builder *m) {
   if (!is_given(m->node, LENGTHS)) return;
   const int64_t *s = tensor_of(m, LB_RMEM_MASK)->strides;
   add_operand(m, LB_RMEM_MASK, 0, s[1], s[0]);
@@ -259,21 +262,21 @@ static void read_mask(maker *m) {
   if (!m->known) m->within = lb_specgen_test(&m->e, LB_S_LT, zero, mask);
 }
 
-// Behind the end of a sequence its state stays as it was, and its output is 0.
-static void write_state(maker *m, uint8_t fresh, uint8_t before) {
+// After the end of a sequence its state does not change, and its output is 0.
+static void write_state(recurrent_builder *m, uint8_t fresh, uint8_t before) {
   bool masked = is_given(m->node, LENGTHS) && !m->known;
   write(m, masked ? lb_specgen_choose(&m->e, m->within, fresh, before) : fresh);
 }
 
-static void write_y(maker *m, uint8_t fresh) {
+static void write_y(recurrent_builder *m, uint8_t fresh) {
   write_state(m, fresh, is_given(m->node, LENGTHS) ? number(m, 0) : fresh);
 }
 
-static uint8_t op2(maker *m, lb_sop op, uint8_t x, uint8_t y) {
+static uint8_t op2(recurrent_builder *m, lb_sop op, uint8_t x, uint8_t y) {
   return m->known ? 0 : lb_specgen_op2(&m->e, op, x, y);
 }
 
-static uint8_t activate(maker *m, int i, uint8_t x) {
+static uint8_t activate(recurrent_builder *m, int i, uint8_t x) {
   lb_specgen *e = &m->e;
   if (m->known) return 0;
   switch (activation_of(m->node, m->direction, i)) {
@@ -287,15 +290,15 @@ static uint8_t activate(maker *m, int i, uint8_t x) {
   }
 }
 
-static uint8_t activate_gate(maker *m, int i, gate g) {
+static uint8_t activate_gate(recurrent_builder *m, int i, gate g) {
   return activate(m, i, op2(m, LB_S_ADD, g.x, g.h));
 }
 
-static void make_product(maker *m, int number) {
+static void emit_matmul(recurrent_builder *m, int number) {
   const lb_node *n = m->node;
   int64_t gates = gates_of(n);
   int first, count;
-  product_gates(n, number, &first, &count);
+  matmul_gates(n, number, &first, &count);
   m->out->b.dims[LB_DIM_COLS] = count * m->hidden;
   m->out->b.dims[LB_DIM_K] = m->hidden;
   add_gates(m, first);
@@ -314,19 +317,19 @@ static void make_product(maker *m, int number) {
   write(m, biased ? op2(m, LB_S_ADD, sum, added) : sum);
 }
 
-// The state where it may stay as it is and is not read anyway.
-static uint8_t read_kept(maker *m) {
+// Reads the state if it may have to be kept and is not read otherwise.
+static uint8_t read_masked_state(recurrent_builder *m) {
   return is_given(m->node, LENGTHS) ? read_state(m, LB_RMEM_H) : 0;
 }
 
-static void make_lstm(maker *m) {
+static void emit_lstm(recurrent_builder *m) {
   enum { I, O, F, C };
   gate g[4];
   add_state(m, LB_RMEM_H);
   add_state(m, LB_RMEM_C);
   add_y(m);
   read_gates(m, (const int[]){I, O, F, C}, 4, g);
-  uint8_t c = read_state(m, LB_RMEM_C), before = read_kept(m);
+  uint8_t c = read_state(m, LB_RMEM_C), before = read_masked_state(m);
   read_mask(m);
   uint8_t in = activate_gate(m, 0, g[I]), forget = activate_gate(m, 0, g[F]);
   uint8_t next = op2(m, LB_S_MUL, in, activate_gate(m, 1, g[C]));
@@ -337,12 +340,12 @@ static void make_lstm(maker *m) {
   write_y(m, h);
 }
 
-static void make_rnn(maker *m) {
+static void emit_rnn(recurrent_builder *m) {
   gate g;
   add_state(m, LB_RMEM_H);
   add_y(m);
   read_gates(m, (const int[]){0}, 1, &g);
-  uint8_t before = read_kept(m);
+  uint8_t before = read_masked_state(m);
   read_mask(m);
   uint8_t h = activate_gate(m, 0, g);
   write_state(m, h, before);
@@ -351,7 +354,7 @@ static void make_rnn(maker *m) {
 
 enum { Z, RESET, NEXT };  // gates of GRU
 
-static void make_reset(maker *m) {
+static void emit_reset(recurrent_builder *m) {
   gate g;
   add_reset(m);
   read_gates(m, (const int[]){RESET}, 1, &g);
@@ -359,8 +362,9 @@ static void make_reset(maker *m) {
   write(m, op2(m, LB_S_MUL, activate_gate(m, 0, g), h));
 }
 
-// The state of which z keeps a share; `sum` is what the new one is made of.
-static void write_gru(maker *m, gate update, uint8_t sum, uint8_t h) {
+// h' = (1 - z) * activation(sum) + z * h.
+static void write_gru(recurrent_builder *m, gate update, uint8_t sum,
+                      uint8_t h) {
   uint8_t z = activate_gate(m, 0, update), next = activate(m, 1, sum);
   uint8_t fresh = op2(m, LB_S_MUL, op2(m, LB_S_SUB, number(m, 1), z), next);
   uint8_t after = op2(m, LB_S_ADD, fresh, op2(m, LB_S_MUL, z, h));
@@ -368,7 +372,7 @@ static void write_gru(maker *m, gate update, uint8_t sum, uint8_t h) {
   write_y(m, after);
 }
 
-static void make_gru(maker *m) {
+static void emit_gru(recurrent_builder *m) {
   gate g[3];
   bool reset = lb_recurrent_resets_first(m->node);
   add_state(m, LB_RMEM_H);
@@ -383,29 +387,29 @@ static void make_gru(maker *m) {
   write_gru(m, g[0], op2(m, LB_S_ADD, g[1].x, from_h), h);
 }
 
-// Kernels of a direction: product, gates; or product, reset, product, gates.
+// Kernels of a direction: matmul, gates; or matmul, reset, matmul, gates.
 static lb_form form_of(int kernel) {
   return kernel % 2 == 0 ? LB_FORM_MATMUL : LB_FORM_ELTWISE;
 }
 
-static void make_kernel(maker *m, int kernel) {
+static void emit_kernel(recurrent_builder *m, int kernel) {
   lb_op op = m->node->op;
   if (!m->known) lb_spec_begin(&m->e.b, form_of(kernel));
   m->out->b.dims[LB_DIM_ROWS] = m->batch;
   m->out->b.dims[LB_DIM_COLS] = m->hidden;
   if (form_of(kernel) == LB_FORM_MATMUL)
-    make_product(m, kernel / 2);
+    emit_matmul(m, kernel / 2);
   else if (kernel == 1 && lb_recurrent_resets_first(m->node))
-    make_reset(m);
+    emit_reset(m);
   else if (op == LB_OP_LSTM)
-    make_lstm(m);
+    emit_lstm(m);
   else if (op == LB_OP_GRU)
-    make_gru(m);
+    emit_gru(m);
   else
-    make_rnn(m);
+    emit_rnn(m);
 }
 
-// -- at shapes ---------------------------------------------------------------
+// -- binding ------------------------------------------------------------------
 
 bool lb_recurrent_fits(const lb_partition *p, const lb_rshape *s) {
   const lb_tensor *x = &s->tensor[LB_RMEM_X];
@@ -414,7 +418,7 @@ bool lb_recurrent_fits(const lb_partition *p, const lb_rshape *s) {
          x->strides[2] == 1 && x->dims[2] == r->dims[0] * r->dims[1];
 }
 
-// Layouts do not decide it: the node does, whatever the shapes.
+// Layouts do not determine the spec: the node does, at all shapes.
 static lb_memo_key key_of(const lb_partition *p, int direction, int kernel) {
   lb_memo_key key = {
       .nodes = p->nodes, .n_nodes = 1, .form = (uint8_t)form_of(kernel)};
@@ -427,7 +431,8 @@ lb_status lb_recurrent_bind(const lb_partition *p, const lb_rshape *s,
                             int direction, int kernel, lb_rnn_kernel *out) {
   const lb_node *n = p->nodes[0];
   const lb_tensor *x = &s->tensor[LB_RMEM_X];
-  maker m = {.node = n, .shape = s, .out = out, .direction = direction};
+  recurrent_builder m = {
+      .node = n, .shape = s, .out = out, .direction = direction};
   m.dtype = x->dtype;
   m.batch_first = lb_attr_int(n, "layout", 0) != 0;
   m.backwards = is_backwards(n, direction);
@@ -437,10 +442,11 @@ lb_status lb_recurrent_bind(const lb_partition *p, const lb_rshape *s,
   lb_memo_key key = key_of(p, direction, kernel);
   lb_bind_begin(&out->b);
   bool ok = m.known = lb_bind_known(p, &key, 0, &out->b);
-  make_kernel(&m, kernel);
+  emit_kernel(&m, kernel);
   if (!ok) LB_TRY(lb_bind_new(p, &key, &m.e, &out->b, &ok));
   char label[128];
   return ok ? LB_OK
-            : lb_error(LB_INTERNAL, "%s: a kernel of it is too large",
+            : lb_error(LB_INTERNAL,
+                       "%s: one of its kernels exceeds the limits of a spec",
                        lb_node_label(n, label, sizeof label));
 }

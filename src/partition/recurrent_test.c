@@ -1,5 +1,6 @@
-// partition/recurrent_test.c -- the kernels of a recurrence, turn by turn, are
-// LSTM, GRU and RNN: every binding is walked as a kernel would walk it.
+// partition/recurrent_test.c -- the kernels of a recurrence, time step by time
+// step, compute LSTM, GRU and RNN: the test executes every binding as a kernel
+// would.
 #include "partition/recurrent.h"
 
 #include <math.h>
@@ -35,16 +36,16 @@ typedef struct sample {
   int64_t steps, batch, hidden, gates;
   int directions;
   bool reverse, batch_first, linear, biased;
-  bool masked;  // sequences have lengths of their own
+  bool masked;  // sequences have different lengths
   int64_t lengths[MAX_BATCH];
-  uint32_t relu;  // bit d: in direction d, of an RNN
+  uint32_t relu;  // bit d: direction d of an RNN uses Relu
   float x[MAX_STEPS * MAX_BATCH * 2 * WIDE];
   float r[2 * WIDE * MAX_HIDDEN], b[2 * 2 * WIDE];
   float y[MAX_STEPS * MAX_BATCH * 2 * MAX_HIDDEN];
   float h[2 * MAX_BATCH * MAX_HIDDEN], c[2 * MAX_BATCH * MAX_HIDDEN];
   float h0[2 * MAX_BATCH * MAX_HIDDEN], c0[2 * MAX_BATCH * MAX_HIDDEN];
   float mask[MAX_STEPS * MAX_BATCH];
-  float room[2 * MAX_BATCH * WIDE], reset[2 * MAX_BATCH * MAX_HIDDEN];
+  float gate_sums[2 * MAX_BATCH * WIDE], reset[2 * MAX_BATCH * MAX_HIDDEN];
   lb_rshape shape;
   lb_graph *graph;
   lb_node *node;
@@ -76,7 +77,7 @@ static void set_shapes(sample *s) {
   shape[LB_RMEM_MASK] = tensor_of(2, (const int64_t[]){t, n}, s->mask);
 }
 
-// What lies behind the end of a sequence must not matter.
+// Elements after the end of a sequence must not matter.
 static void draw_lengths(sample *s) {
   const int64_t *xs = s->shape.tensor[LB_RMEM_X].strides;
   int64_t wide = s->directions * s->gates * s->hidden;
@@ -165,11 +166,11 @@ static void sample_make(sample *s, lb_op op, uint32_t number) {
   make_node(s);
 }
 
-// -- what it is --------------------------------------------------------------
+// -- expected results ---------------------------------------------------------
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
-// Row `row` of the state's weights times h, and its bias.
+// Row `row` of the state's weights times h, plus its bias.
 static double from_state(const sample *s, int d, int64_t row, const double *h) {
   int64_t wide = s->gates * s->hidden;
   double sum = s->biased ? (double)s->b[d * 2 * wide + wide + row] : 0;
@@ -219,7 +220,7 @@ static void near(double got, double want) {
     fail_msg("%g is not %g", got, want);
 }
 
-// What direction d makes of sequence n, held against y and the last states.
+// Checks direction d of sequence n against y and the last states.
 static void check_sequence(const sample *s, int d, int64_t n) {
   const lb_tensor *shape = s->shape.tensor;
   const int64_t *xs = shape[LB_RMEM_X].strides, *ys = shape[LB_RMEM_Y].strides;
@@ -253,21 +254,21 @@ static void check_sequence(const sample *s, int d, int64_t n) {
   }
 }
 
-// -- bindings, walked --------------------------------------------------------
+// -- executing bindings -------------------------------------------------------
 
-typedef struct place {
-  const lb_rnn_kernel *turn;
+typedef struct position {
+  const lb_rnn_kernel *rnn_kernel;
   float *at[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];  // by operand
   int64_t row, col;
-} place;
+} position;
 
-static float *element(const place *p, uint32_t operand) {
-  const lb_bind_operand *o = &p->turn->b.operands[operand];
+static float *element(const position *p, uint32_t operand) {
+  const lb_bind_operand *o = &p->rnn_kernel->b.operands[operand];
   return p->at[operand] + p->row * o->row + p->col * o->col;
 }
 
-static double acc(const place *p) {
-  const lb_binding *b = &p->turn->b;
+static double acc(const position *p) {
+  const lb_binding *b = &p->rnn_kernel->b;
   const float *a = p->at[1] + p->row * b->operands[1].row;
   int64_t k = b->dims[LB_DIM_K];
   const float *w = p->at[2] + p->col / 16 * k * 16 + p->col % 16;
@@ -276,14 +277,14 @@ static double acc(const place *p) {
   return sum;
 }
 
-static double evaluate(const place *p, const lb_snode *n, const double *v) {
-  const lb_binding *b = &p->turn->b;
+static double evaluate(const position *p, const lb_snode *n, const double *v) {
+  const lb_binding *b = &p->rnn_kernel->b;
   double x = v[n->src[0]], y = v[n->src[1]];
   float scalar;
   switch (n->op) {
     case LB_S_INPUT: {
-      bool factor = b->spec.form == LB_FORM_MATMUL && n->arg < 2;
-      return factor ? 0 : (double)*element(p, b->spec.n_out + n->arg);
+      bool acc_input = b->spec.form == LB_FORM_MATMUL && n->arg < 2;
+      return acc_input ? 0 : (double)*element(p, b->spec.n_out + n->arg);
     }
     case LB_S_SCALAR:
       memcpy(&scalar, &b->scalars[n->arg], sizeof scalar);
@@ -301,27 +302,30 @@ static double evaluate(const place *p, const lb_snode *n, const double *v) {
   }
 }
 
-static void walk_element(const place *p) {
-  const lb_spec *s = &p->turn->b.spec;
+static void compute_element(const position *p) {
+  const lb_spec *s = &p->rnn_kernel->b.spec;
   double v[LB_SPEC_MAX_NODES] = {0};
   for (int i = 0; i < s->n_nodes; i++) v[i] = evaluate(p, &s->nodes[i], v);
   for (uint8_t i = 0; i < s->n_out; i++)
     *element(p, i) = (float)v[s->out[i].node];
 }
 
-static void walk(sample *s, const lb_partition *part, const lb_rnn_kernel *t,
-                 int64_t number) {
-  float *mem[LB_RMEMS] = {s->x,    s->b,     s->y,
-                          s->h,    s->c,     s->mask,
-                          s->room, s->reset, (float *)(uintptr_t)part->packed};
-  place p = {.turn = t};
+static void run_kernel(sample *s, const lb_partition *part,
+                       const lb_rnn_kernel *t, int64_t number) {
+  float *mem[LB_RMEMS] = {
+      s->x,         s->b,     s->y,
+      s->h,         s->c,     s->mask,
+      s->gate_sums, s->reset, (float *)(uintptr_t)part->packed};
+  position p = {.rnn_kernel = t};
   for (uint32_t i = 0; i < t->b.n_operands; i++)
-    p.at[i] = mem[t->mem[i]] + t->b.operands[i].offset + number * t->step[i];
+    p.at[i] =
+        mem[t->mem[i]] + t->b.operands[i].offset + number * t->time_strides[i];
   for (p.row = 0; p.row < t->b.dims[LB_DIM_ROWS]; p.row++)
-    for (p.col = 0; p.col < t->b.dims[LB_DIM_COLS]; p.col++) walk_element(&p);
+    for (p.col = 0; p.col < t->b.dims[LB_DIM_COLS]; p.col++)
+      compute_element(&p);
 }
 
-// What is emitted once is the same when it is found in the memo.
+// A generated spec equals the one found in the memo.
 static void bind(const sample *s, const lb_partition *part, int i,
                  lb_rnn_kernel *out) {
   static lb_rnn_kernel emitted;
@@ -329,8 +333,8 @@ static void bind(const sample *s, const lb_partition *part, int i,
   must(lb_recurrent_bind(part, &s->shape, i / each, i % each, &emitted));
   must(lb_recurrent_bind(part, &s->shape, i / each, i % each, out));
   const lb_binding *a = &emitted.b, *b = &out->b;
-  assert_non_null(b->made);
-  assert_ptr_equal(a->made, b->made);
+  assert_non_null(b->memo_spec);
+  assert_ptr_equal(a->memo_spec, b->memo_spec);
   assert_int_equal(a->n_operands, b->n_operands);
   assert_memory_equal(&a->spec, &b->spec, sizeof a->spec);
   assert_memory_equal(a->dims, b->dims, sizeof a->dims);
@@ -341,7 +345,7 @@ static void bind(const sample *s, const lb_partition *part, int i,
 
 static void run_sample(lb_op op, uint32_t number) {
   static sample s;
-  static lb_rnn_kernel turns[LB_RNN_KERNELS];
+  static lb_rnn_kernel kernels[LB_RNN_KERNELS];
   lb_partitioning parts;
   lb_weights weights;
   sample_make(&s, op, number);
@@ -352,13 +356,13 @@ static void run_sample(lb_op op, uint32_t number) {
   assert_non_null(part);
   assert_true(part->recurrent && lb_recurrent_fits(part, &s.shape));
   int n = lb_recurrent_kernels(part) * lb_recurrent_directions(part);
-  for (int i = 0; i < n; i++) bind(&s, part, i, &turns[i]);
-  // Side by side: directions do not write where the other reads.
+  for (int i = 0; i < n; i++) bind(&s, part, i, &kernels[i]);
+  // Interleaved: a direction does not write where the other one reads.
   int each = lb_recurrent_kernels(part);
   for (int64_t t = 0; t < s.steps; t++)
     for (int i = 0; i < n; i++) {
       int d = i % s.directions, kernel = i / s.directions;
-      walk(&s, part, &turns[d * each + kernel], t);
+      run_kernel(&s, part, &kernels[d * each + kernel], t);
     }
   for (int d = 0; d < s.directions; d++)
     for (int64_t i = 0; i < s.batch; i++) check_sequence(&s, d, i);
@@ -367,7 +371,7 @@ static void run_sample(lb_op op, uint32_t number) {
   lb_graph_free(s.graph);
 }
 
-static void turns_make_up_recurrences(void **state) {
+static void time_steps_compute_recurrences(void **state) {
   (void)state;
   static const lb_op ops[] = {LB_OP_LSTM, LB_OP_GRU, LB_OP_RNN};
   for (int k = 0; k < 3; k++)
@@ -376,7 +380,7 @@ static void turns_make_up_recurrences(void **state) {
 
 static void expect_host(lb_node *n) { assert_false(lb_recurrent_is(n)); }
 
-static void what_is_unusual_stays_with_the_host(void **state) {
+static void unsupported_recurrences_are_not_partitioned(void **state) {
   (void)state;
   static sample s;
   sample_make(&s, LB_OP_LSTM, 0);
@@ -409,8 +413,8 @@ static void what_is_unusual_stays_with_the_host(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(turns_make_up_recurrences),
-      cmocka_unit_test(what_is_unusual_stays_with_the_host),
+      cmocka_unit_test(time_steps_compute_recurrences),
+      cmocka_unit_test(unsupported_recurrences_are_not_partitioned),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

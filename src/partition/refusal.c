@@ -1,15 +1,16 @@
-// partition/refusal.c -- the condition that keeps a node out of partitions.
+// partition/refusal.c -- the reason why a node is in no partition.
 //
-// Asked at load of nodes that are in none: what the partitioner's predicates
-// (lb_specgen_is_map and its like) found missing, the most telling first.
+// Determined at load for nodes in no partition: which condition of the
+// partitioner's predicates (lb_specgen_is_eltwise and others) failed, the most
+// informative first.
 #include "graph/op.h"
 #include "partition/specgen.h"
 #include "partition/partition.h"
 
 typedef struct anchor {
-  uint8_t kinds;  // of dtypes that kernels have; 0: see emit.h
-  uint8_t rank;   // of the first input, at least
-  uint8_t input;  // that has to be constant; 0: none
+  uint8_t kinds;  // of dtypes that kernels support; 0: see specgen.h
+  uint8_t rank;   // min rank of the first input
+  uint8_t input;  // number of the input that must be constant; 0: none
 } anchor;
 
 static const anchor anchors[LB_OP_COUNT] = {

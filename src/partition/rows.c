@@ -1,7 +1,7 @@
-// partition/rows.c -- operators along rows: softmax, normalisation, reductions.
+// partition/rows.c -- row operations: softmax, normalisation, reductions.
 //
-// A division by what a whole row has in common is one division a row and a
-// multiplication an element.
+// A division by a value that is common to a row is one division per row and a
+// multiplication per element.
 #include <math.h>
 #include <string.h>
 
@@ -55,7 +55,7 @@ static uint8_t emit_norm(lb_specgen *e, const lb_node *n, const uint8_t *src) {
 
 // -- reductions --------------------------------------------------------------
 
-// An infinite top cannot be subtracted, and need not be.
+// An infinite maximum must not be subtracted, and need not be.
 static uint8_t log_sum_exp(lb_specgen *e, uint8_t x) {
   lb_dtype t = lb_specgen_dtype(e, x);
   uint8_t top = op1(e, LB_S_RMAX, x);
@@ -122,7 +122,7 @@ static bool one_axis(const lb_node *n, int rank, bool trailing, uint32_t *out) {
   return true;
 }
 
-// The axes that a constant names; all of them if there are none.
+// The axes in a constant; all axes if there are none.
 static bool listed_axes(const lb_node *n, int rank, uint32_t *out) {
   const lb_tensor *t = n->n_in > 1 ? lb_value_const(n->in[1]) : NULL;
   bool given = n->n_in > 1 && n->in[1];
@@ -181,7 +181,8 @@ static const rows_op ops[LB_OP_COUNT] = {
 
 unsigned lb_specgen_row_kinds(lb_op op) { return ops[op].kinds; }
 
-// Reductions that may be a window over positions, and what that adds up.
+// Reductions that can be computed as a window over positions, and its
+// accumulator.
 static const struct {
   bool is;
   lb_acc acc;
@@ -205,11 +206,11 @@ bool lb_specgen_is_window(const lb_node *n, lb_acc *out) {
 uint8_t lb_specgen_window_node(lb_specgen *e, const lb_node *n, int64_t count) {
   lb_acc kind = LB_ACC_SUM;
   lb_specgen_is_window(n, &kind);
-  lb_dtype t = lb_specgen_work(n->out[0]->info.dtype);
+  lb_dtype t = lb_specgen_compute_dtype(n->out[0]->info.dtype);
   uint8_t acc = lb_spec_acc(&e->b, kind, t);
   if (n->op == LB_OP_ReduceL2) return op1(e, LB_S_SQRT, acc);
   if (n->op != LB_OP_ReduceMean && n->op != LB_OP_GlobalAveragePool) return acc;
-  return op2(e, LB_S_DIV, acc, lb_specgen_own(e, t, (double)count));
+  return op2(e, LB_S_DIV, acc, lb_specgen_size_scalar(e, t, (double)count));
 }
 
 bool lb_specgen_reduces(const lb_node *n) { return ops[n->op].reduces; }
@@ -232,7 +233,7 @@ static bool has_axes(const lb_node *n, axes_kind kind, int rank,
   }
 }
 
-bool lb_specgen_is_rows(const lb_node *n, uint32_t *axes) {
+bool lb_specgen_is_row_op(const lb_node *n, uint32_t *axes) {
   const rows_op *op = &ops[n->op];
   if (!op->fn || n->in[0]->info.rank < 1) return false;
   lb_dtype t = n->in[0]->info.dtype;
@@ -245,7 +246,7 @@ bool lb_specgen_is_rows(const lb_node *n, uint32_t *axes) {
   return has_axes(n, op->axes, n->in[0]->info.rank, axes);
 }
 
-uint8_t lb_specgen_rows_node(lb_specgen *e, const lb_node *n,
-                             const uint8_t *src) {
+uint8_t lb_specgen_row_node(lb_specgen *e, const lb_node *n,
+                            const uint8_t *src) {
   return ops[n->op].fn(e, n, src);
 }

@@ -1,12 +1,12 @@
-// partition/static.c -- the partitioner at load: nodes that are never slower as
-// one kernel than as several.
+// partition/static.c -- the partitioner at load: fuses nodes that are never
+// slower as one kernel than as several.
 //
-// A partition begins with one node and grows while the value it ends with has
-// one reader, which is elementwise over the same dims (equal as expressions, so
-// equal at every shape). An anchor may only begin it. What its nodes read is
-// taken in as well, if it is elementwise over those dims and nobody else reads
-// it: a *feeder*. Values that are to be kept apart end it as several readers
-// do.
+// A partition starts with one node and grows while its last value has one
+// reader, which is elementwise over the same dims (equal as expressions, so
+// equal at every shape). An anchor can only be the start. Producers of its
+// inputs are included as well, if they are elementwise over those dims and have
+// no other reader: these are *feeders*. Fusion barriers end a partition like
+// values with several readers.
 #include <string.h>
 
 #include "partition/attention.h"
@@ -16,9 +16,9 @@
 #include "partition/window.h"
 
 typedef struct counter {
-  uint32_t *uses;    // by value id: nodes that read it, and results; more than
-                     // one of what is kept apart
-  lb_node **reader;  // by value id: one that reads it
+  uint32_t *uses;    // by value id: nodes that read it, and results; at least 2
+                     // for fusion barriers
+  lb_node **reader;  // by value id: one of its readers
 } counter;
 
 static void count_region(counter *c, const lb_region *r) {
@@ -34,34 +34,41 @@ static void count_region(counter *c, const lb_region *r) {
   for (uint32_t i = 0; i < r->n_results; i++) c->uses[r->results[i]->id]++;
 }
 
-// Only what has one user becomes part of its reader's partition.
-static void keep_apart(counter *c, const lb_graph *g,
-                       const lb_partition_options *o) {
-  for (uint32_t i = 0; i < o->n_apart; i++)
-    if (o->apart[i] < g->n_values) c->uses[o->apart[i]] += 2;
+// Only a value with one use becomes part of its reader's partition.
+static void add_barriers(counter *c, const lb_graph *g,
+                         const lb_partition_options *o) {
+  for (uint32_t i = 0; i < o->n_barriers; i++)
+    if (o->barriers[i] < g->n_values) c->uses[o->barriers[i]] += 2;
 }
 
-// Which nodes begin partitions first. Anchors before elementwise nodes, which
-// so go to one beside them; rows before products: a residual then goes to the
-// norm, and products have fewer specs. A Resize before other elementwise nodes:
-// sizes are taken for equal only once it is there.
-typedef enum turn { ROWS, PRODUCTS, REPEATS, MAPS, TURNS } turn;
+// The order in which nodes start partitions. Anchors come before elementwise
+// nodes, which thus join an adjacent anchor; row operations before
+// contractions: a residual addition then joins the norm, and matmuls have fewer
+// specs. A Resize comes before other elementwise nodes, because sizes are only
+// assumed equal once it is in the partition.
+typedef enum partition_pass {
+  ROW_OPS,
+  CONTRACTIONS,
+  RESIZES,
+  ELTWISE_OPS,
+  N_PASSES
+} partition_pass;
 
-// And the form in which n begins one; TURNS: in none.
-static turn turn_of(const lb_node *n, lb_form *form) {
+// Also returns the form of the partition that n starts; N_PASSES: none.
+static partition_pass pass_of(const lb_node *n, lb_form *form) {
   uint32_t axes;
   *form = LB_FORM_MATMUL;
-  if (lb_recurrent_is(n)) return PRODUCTS;
-  if (n->n_out == 0 || !n->out[0]) return TURNS;
-  if (lb_specgen_is_product(n)) return PRODUCTS;
-  if (lb_window_is(n, form)) return PRODUCTS;
+  if (lb_recurrent_is(n)) return CONTRACTIONS;
+  if (n->n_out == 0 || !n->out[0]) return N_PASSES;
+  if (lb_specgen_is_matmul(n)) return CONTRACTIONS;
+  if (lb_window_is(n, form)) return CONTRACTIONS;
   *form = LB_FORM_ATTENTION;
-  if (lb_attention_is(n)) return PRODUCTS;
+  if (lb_attention_is(n)) return CONTRACTIONS;
   *form = LB_FORM_ROW_REDUCE;
-  if (lb_specgen_is_rows(n, &axes)) return ROWS;
+  if (lb_specgen_is_row_op(n, &axes)) return ROW_OPS;
   *form = LB_FORM_ELTWISE;
-  if (n->op == LB_OP_Resize && lb_specgen_is_map(n)) return REPEATS;
-  return lb_specgen_is_map(n) ? MAPS : TURNS;
+  if (n->op == LB_OP_Resize && lb_specgen_is_eltwise(n)) return RESIZES;
+  return lb_specgen_is_eltwise(n) ? ELTWISE_OPS : N_PASSES;
 }
 
 // -- growing -----------------------------------------------------------------
@@ -74,7 +81,7 @@ typedef struct growth {
   lb_form form;
 } growth;
 
-typedef struct outside {  // values that a spec being tried reads
+typedef struct outside {  // values that a trial spec reads
   const lb_value *values[LB_SPEC_MAX_IN];
   uint8_t nodes[LB_SPEC_MAX_IN];
   uint32_t n;
@@ -94,36 +101,37 @@ static uint8_t try_source(void *user, lb_specgen *e, uint32_t reader,
   return node;
 }
 
-// What a Resize that blends reads, the most there may be: it is the first node.
-static void try_blend(lb_specgen *e, outside *o, const lb_node *n) {
+// Adds the inputs of an interpolating Resize, as many as there may be: it is
+// the first node.
+static void try_interp(lb_specgen *e, outside *o, const lb_node *n) {
   if (!lb_interp_is(n)) return;
-  e->blended = lb_interp_most_axes(n);
+  e->interpolated = lb_interp_max_axes(n);
   try_source(o, e, 0, n->in[0]);
-  for (int axis = 0; axis < e->blended; axis++)
+  for (int axis = 0; axis < e->interpolated; axis++)
     for (int k = 0; k < 2 * lb_interp_taps(n); k++)
       lb_spec_input(&e->b, k < lb_interp_taps(n) ? LB_I64 : LB_F32,
                     LB_LAYOUT_PER_ROW);
 }
 
-// Whether one spec has room for all of it.
+// Whether one spec can hold all nodes.
 static bool fits(const growth *g) {
   lb_specgen e = {0};
   outside o = {.n = 0};
   lb_spec spec;
   const lb_node *anchor = g->nodes[g->anchor];
   bool window = g->form == LB_FORM_CONV || g->form == LB_FORM_WINDOW;
-  bool product = g->form == LB_FORM_MATMUL || window;
+  bool has_acc = g->form == LB_FORM_MATMUL || window;
   lb_acc acc = window ? lb_window_acc(anchor) : LB_ACC_DOT;
   lb_spec_begin(&e.b, g->form);
-  for (int i = 0; product && i < (acc == LB_ACC_DOT ? 2 : 1); i++)
+  for (int i = 0; has_acc && i < (acc == LB_ACC_DOT ? 2 : 1); i++)
     lb_spec_input(&e.b, anchor->in[i]->info.dtype,
                   i && g->form == LB_FORM_CONV ? lb_window_panels(anchor)
                                                : LB_LAYOUT_FULL);
-  try_blend(&e, &o, g->nodes[0]);
+  try_interp(&e, &o, g->nodes[0]);
   lb_specgen_output m = {.nodes = g->nodes,
                          .n_nodes = g->n,
                          .anchor = g->anchor,
-                         .product = product,
+                         .has_acc = has_acc,
                          .acc = acc,
                          .average = 1,
                          .source = try_source,
@@ -154,9 +162,11 @@ static bool has_op(const growth *g, lb_op op) {
   return false;
 }
 
-// Of the same size, as far as expressions show. Around a Resize they seldom do:
-// there, sizes that vary are taken for equal, and binding will tell.
-static bool is_alike(const growth *g, const lb_value *a, const lb_value *b) {
+// Whether both have the same size, as far as expressions show. Around a Resize
+// they seldom do: there, sizes that vary are assumed to be equal, and binding
+// checks them.
+static bool has_same_size(const growth *g, const lb_value *a,
+                          const lb_value *b) {
   if (lb_value_same_dims(a, b)) return true;
   if (!has_op(g, LB_OP_Resize) || a->info.rank != b->info.rank) return false;
   for (int i = 0; i < a->info.rank; i++) {
@@ -167,8 +177,8 @@ static bool is_alike(const growth *g, const lb_value *a, const lb_value *b) {
   return true;
 }
 
-// A Resize is read in its own way, which is found for maps, and for one at a
-// time.
+// A Resize has its own access pattern, which is supported in elementwise
+// partitions, and once per partition.
 static bool is_free(const growth *g, const lb_node *n, const lb_value *like) {
   if (g->p->of_node[n->id] || n->region != like->region) return false;
   for (uint32_t i = 0; i < g->n; i++)
@@ -176,29 +186,30 @@ static bool is_free(const growth *g, const lb_node *n, const lb_value *like) {
   if (n->op == LB_OP_Resize &&
       (g->form != LB_FORM_ELTWISE || has_op(g, LB_OP_Resize)))
     return false;
-  return lb_specgen_is_map(n) && is_alike(g, n->out[0], like);
+  return lb_specgen_is_eltwise(n) && has_same_size(g, n->out[0], like);
 }
 
-static bool reads_product(const lb_node *n) {
+static bool reads_contraction(const lb_node *n) {
   lb_form form;
   for (uint32_t i = 0; i < n->n_in; i++) {
     const lb_node *from = n->in[i] ? n->in[i]->producer : NULL;
-    if (from && turn_of(from, &form) == PRODUCTS) return true;
+    if (from && pass_of(from, &form) == CONTRACTIONS) return true;
   }
   return false;
 }
 
-// What stands right behind a product is made where the product is, while its
-// sums are in registers; and a row is read more than once.
+// A node right behind a contraction is fused with it, while the accumulators
+// are in registers; and a row operation reads a row more than once, so that its
+// feeders must be cheap.
 static bool may_feed(const growth *g, const lb_node *n) {
   if (g->form != LB_FORM_ROW_REDUCE) return true;
   bool cheap =
       lb_specgen_reads_once(g->nodes[g->anchor]) || lb_specgen_is_cheap(n);
-  return cheap && !reads_product(n);
+  return cheap && !reads_contraction(n);
 }
 
-// The node at `at` takes in its feeders over the dims of `like`, and they
-// theirs. Returns how many there are.
+// Adds the feeders of the node at `at` over the dims of `like`, recursively.
+// Returns how many were added.
 static uint32_t add_feeders(growth *g, uint32_t at, const lb_value *like) {
   const lb_node *n = g->nodes[at];
   uint32_t before = g->n;
@@ -218,15 +229,15 @@ static uint32_t add_feeders(growth *g, uint32_t at, const lb_value *like) {
   return g->n - before;
 }
 
-// The node that may follow, or NULL.
+// The node that may follow; NULL: none.
 static lb_node *next_of(const growth *g) {
   const lb_value *v = g->nodes[g->n - 1]->out[0];
   lb_node *n = g->c->reader[v->id];
   return g->c->uses[v->id] == 1 && n && is_free(g, n, v) ? n : NULL;
 }
 
-// A reduction down columns is made as a window, whose elements are read as they
-// are.
+// A reduction along columns is computed as a window, which reads its input
+// directly.
 static bool takes_feeders(const lb_node *n, uint32_t axes) {
   int rank = n->in[0]->info.rank;
   bool trailing = axes + (axes & -axes) == 1u << rank;
@@ -238,7 +249,7 @@ static void grow(growth *g, const lb_node *first) {
   uint32_t axes;
   put(g, 0, first);
   if (g->form == LB_FORM_ATTENTION || lb_recurrent_is(first)) return;
-  if (g->form == LB_FORM_ROW_REDUCE && lb_specgen_is_rows(first, &axes) &&
+  if (g->form == LB_FORM_ROW_REDUCE && lb_specgen_is_row_op(first, &axes) &&
       takes_feeders(first, axes))
     add_feeders(g, 0, first->in[0]);
   lb_node *next;
@@ -286,7 +297,8 @@ static lb_status find_reads(lb_partitioning *p, lb_partition *part) {
   return LB_OK;
 }
 
-// One value is made, by arithmetic whose dims no contents decide but constants.
+// Whether the node has one output and is arithmetic whose dims are decided by
+// no contents other than constants.
 static bool is_plain_node(const lb_node *n) {
   const lb_op_info *op = &lb_op_infos[n->op];
   for (uint32_t i = 1; i < n->n_out; i++)
@@ -297,7 +309,7 @@ static bool is_plain_node(const lb_node *n) {
   return lb_op_is_pure(n->op) && op->cls != LB_CLASS_VIEW;
 }
 
-// Nodes have the dims of the result, or those of a reduction's input.
+// Whether nodes have the dims of the result, or those of a reduction's input.
 static bool is_plain(const lb_partition *part) {
   const lb_value *result = lb_partition_result(part);
   if (part->recurrent) return false;
@@ -352,13 +364,13 @@ static lb_status add_part(lb_partitioning *p, const counter *c,
 }
 
 static lb_status partition_region(lb_partitioning *p, const counter *c,
-                                  const lb_region *r, turn of) {
+                                  const lb_region *r, partition_pass of) {
   lb_form form;
   for (uint32_t i = 0; i < r->n_nodes; i++) {
     lb_node *n = r->nodes[i];
     for (uint32_t k = 0; k < n->n_regions; k++)
       LB_TRY(partition_region(p, c, n->regions[k], of));
-    if (!p->of_node[n->id] && turn_of(n, &form) == of)
+    if (!p->of_node[n->id] && pass_of(n, &form) == of)
       LB_TRY(add_part(p, c, n, form));
   }
   return LB_OK;
@@ -375,7 +387,8 @@ static void note_refusals(lb_partitioning *p, const lb_region *r) {
 
 static lb_status partition_all(lb_partitioning *p, const counter *c,
                                const lb_region *r) {
-  for (turn of = 0; of < TURNS; of++) LB_TRY(partition_region(p, c, r, of));
+  for (partition_pass of = 0; of < N_PASSES; of++)
+    LB_TRY(partition_region(p, c, r, of));
   note_refusals(p, r);
   return LB_OK;
 }
@@ -397,7 +410,7 @@ lb_status lb_partitioning_init(lb_partitioning *p, const lb_graph *g,
     st = lb_oom();
   if (!lb_failed(st)) {
     count_region(&c, g->main);
-    keep_apart(&c, g, o);
+    add_barriers(&c, g, o);
     st = partition_all(p, &c, g->main);
   }
   if (!lb_failed(st)) st = lb_weights_pack(weights, p->parts, p->n_parts);

@@ -1,24 +1,23 @@
-// partition/upsample.c -- Resize where it repeats every element: by a whole
-// factor, to the nearest.
+// partition/upsample.c -- nearest-neighbour Resize by integer factors.
 //
-// Such a Resize computes nothing. What reads it walks its input in place of its
-// result, with stride 0 along the repeats.
+// Such a Resize computes nothing. Its reader accesses the Resize's input
+// instead of its result, with stride 0 along the repetitions.
 #include <string.h>
 
 #include "partition/specgen.h"
 
-#define MAX_DIM (1 << 20)  // host reckons places in float32
+#define MAX_DIM (1 << 20)  // the reference kernel has float32 coordinates
 
-// Whether output o is made of input floor(o / factor).
+// Whether output o is input floor(o / factor).
 static bool rounds_down(const lb_node *n) {
-  const char *place =
+  const char *coords =
       lb_attr_str(n, "coordinate_transformation_mode", "half_pixel");
   const char *mode = lb_attr_str(n, "nearest_mode", "round_prefer_floor");
-  if (!strcmp(place, "asymmetric"))
+  if (!strcmp(coords, "asymmetric"))
     return !strcmp(mode, "floor") || !strcmp(mode, "by_scale");
-  if (!strcmp(place, "tf_half_pixel_for_nn")) return !strcmp(mode, "floor");
+  if (!strcmp(coords, "tf_half_pixel_for_nn")) return !strcmp(mode, "floor");
   bool half =
-      !strcmp(place, "half_pixel") || !strcmp(place, "pytorch_half_pixel");
+      !strcmp(coords, "half_pixel") || !strcmp(coords, "pytorch_half_pixel");
   return half && !strncmp(mode, "round_prefer_", 13);
 }
 
@@ -28,7 +27,7 @@ static bool has(const lb_node *n, uint32_t i) {
            lb_tensor_count(lb_value_const(n->in[i])) == 0);
 }
 
-bool lb_specgen_is_repeat(const lb_node *n) {
+bool lb_specgen_is_upsample(const lb_node *n) {
   if (n->op != LB_OP_Resize ||
       strcmp(lb_attr_str(n, "mode", "nearest"), "nearest"))
     return false;
@@ -41,7 +40,7 @@ bool lb_specgen_is_repeat(const lb_node *n) {
                  "stretch");
 }
 
-// Whether a scale that was given is the factor.
+// Whether the given scales equal the factors.
 static bool agrees(const lb_node *n, int rank, const int64_t *factors) {
   uint32_t n_axes;
   const int64_t *axes = lb_attr_ints(n, "axes", &n_axes);
@@ -59,8 +58,8 @@ static bool agrees(const lb_node *n, int rank, const int64_t *factors) {
   return true;
 }
 
-bool lb_specgen_repeats(const lb_node *n, const lb_tensor *x,
-                        const lb_tensor *y, int64_t *out) {
+bool lb_specgen_upsample_factors(const lb_node *n, const lb_tensor *x,
+                                 const lb_tensor *y, int64_t *out) {
   if (x->rank != y->rank || x->rank == 0) return false;
   for (int i = 0; i < x->rank; i++) {
     if (x->dims[i] == 0 || y->dims[i] % x->dims[i] || y->dims[i] > MAX_DIM)

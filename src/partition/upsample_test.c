@@ -1,4 +1,4 @@
-// partition/upsample_test.c -- a Resize that repeats pixels, and what reads it.
+// partition/upsample_test.c -- a Resize that repeats pixels, and its reader.
 #include "graph/build_test.h"
 #include "graph/infer.h"
 #include "partition/partition.h"
@@ -13,15 +13,15 @@ typedef struct fixture {
   int64_t channels;
 } fixture;
 
-static lb_weights packed;  // of the one fixture that there is
+static lb_weights packed;  // of the only fixture
 
 static lb_status tensor_fn(void *user, const lb_value *v, lb_tensor *out) {
   *out = ((fixture *)user)->tensors[v->id];
   return LB_OK;
 }
 
-static fixture begin_with(int64_t channels, const char *place, const char *mode,
-                          float scale) {
+static fixture begin_with(int64_t channels, const char *coords,
+                          const char *mode, float scale) {
   fixture f = {.channels = channels};
   ok(lb_graph_new(&f.g));
   lb_region *r = f.g->main;
@@ -34,7 +34,7 @@ static fixture begin_with(int64_t channels, const char *place, const char *mode,
   f.z = param(r, "z", LB_F32, DIMS(-1, -1, -1, channels));
   f.resize =
       node(r, LB_OP_Resize, "re", 3, (lb_value *[]){f.x, NULL, scales}, 1);
-  ok(lb_node_set_str(f.g, f.resize, "coordinate_transformation_mode", place));
+  ok(lb_node_set_str(f.g, f.resize, "coordinate_transformation_mode", coords));
   ok(lb_node_set_str(f.g, f.resize, "nearest_mode", mode));
   f.y = NODE1(r, Add, "add", f.resize->out[0], NODE1(r, Neg, "neg", f.z));
   RESULTS(r, f.y);
@@ -44,8 +44,8 @@ static fixture begin_with(int64_t channels, const char *place, const char *mode,
   return f;
 }
 
-static fixture begin(const char *place, const char *mode, float scale) {
-  return begin_with(8, place, mode, scale);
+static fixture begin(const char *coords, const char *mode, float scale) {
+  return begin_with(8, coords, mode, scale);
 }
 
 static bool bind(fixture *f, int64_t height, int64_t width, int64_t scale,
@@ -67,8 +67,8 @@ static void end(fixture *f) {
   lb_graph_free(f->g);
 }
 
-// Loops are the images' lines, then which of a line's and a pixel's repeats.
-static void its_reader_walks_each_pixel_several_times(void **state) {
+// Loops are lines, then the repetitions of a line and of a pixel.
+static void readers_access_each_pixel_several_times(void **state) {
   (void)state;
   fixture f = begin("asymmetric", "floor", 3);
   lb_binding b;
@@ -90,8 +90,8 @@ static void its_reader_walks_each_pixel_several_times(void **state) {
   end(&f);
 }
 
-// Pixels of a line are rows if they are some, though there are more lines.
-static void rows_lie_side_by_side(void **state) {
+// Pixels of a line are rows if there are enough, although there are more lines.
+static void rows_are_contiguous(void **state) {
   (void)state;
   fixture f = begin_with(32, "asymmetric", "floor", 2);
   lb_binding b;
@@ -103,12 +103,12 @@ static void rows_lie_side_by_side(void **state) {
   end(&f);
 }
 
-static void sizes_that_are_no_multiple_are_left_to_the_host(void **state) {
+static void sizes_that_are_not_multiples_are_not_bound(void **state) {
   (void)state;
   fixture f = begin("half_pixel", "round_prefer_floor", 2);
   lb_binding b;
   assert_true(bind(&f, 5, 4, 2, &b));
-  assert_false(bind(&f, 5, 4, 3, &b));  // scales say 2
+  assert_false(bind(&f, 5, 4, 3, &b));  // the scales are 2
   f.tensors[f.y->id].dims[1] = 11;
   bool bound;
   ok(lb_partition_bind(f.p.parts[0], tensor_fn, &f, &b, &bound));
@@ -116,8 +116,8 @@ static void sizes_that_are_no_multiple_are_left_to_the_host(void **state) {
   end(&f);
 }
 
-// These give input o / scale, rounded in other ways.
-static void other_roundings_are_no_repeats(void **state) {
+// These compute input o / scale with other roundings.
+static void other_roundings_are_not_upsampling(void **state) {
   (void)state;
   const char *modes[][2] = {{"asymmetric", "ceil"},
                             {"asymmetric", "round_prefer_floor"},
@@ -133,10 +133,10 @@ static void other_roundings_are_no_repeats(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(its_reader_walks_each_pixel_several_times),
-      cmocka_unit_test(rows_lie_side_by_side),
-      cmocka_unit_test(sizes_that_are_no_multiple_are_left_to_the_host),
-      cmocka_unit_test(other_roundings_are_no_repeats),
+      cmocka_unit_test(readers_access_each_pixel_several_times),
+      cmocka_unit_test(rows_are_contiguous),
+      cmocka_unit_test(sizes_that_are_not_multiples_are_not_bound),
+      cmocka_unit_test(other_roundings_are_not_upsampling),
   };
   return cmocka_run_group_tests_name("repeat", tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// partition/weights.c -- packing what is not packed yet, in one block a call.
+// partition/weights.c -- packs new weights, one block per call.
 #include "partition/weights.h"
 
 #include <string.h>
@@ -9,19 +9,19 @@
 #include "spec/panel.h"
 
 typedef struct lb_weights_block {
-  struct lb_weights_block *next;  // in the arena of keys
-  void *data;                     // of the device
+  struct lb_weights_block *next;  // in the arena `keys`
+  void *data;                     // device memory
   size_t bytes;
-} block;
+} weights_block;
 
-// All that decides the packed bytes.
-typedef struct key {
+// Everything that determines the packed bytes.
+typedef struct weights_key {
   const lb_value *constant;
   int32_t form;
   int32_t layout;
-  int64_t order;  // of the constant's elements; see order_of
-} key;
-_Static_assert(sizeof(key) == 24, "compared as bytes");
+  int64_t order;  // element order; see order_of
+} weights_key;
+_Static_assert(sizeof(weights_key) == 24, "compared as bytes");
 
 lb_status lb_weights_init(lb_weights *w, lb_device *device) {
   *w = (lb_weights){.device = device};
@@ -30,7 +30,7 @@ lb_status lb_weights_init(lb_weights *w, lb_device *device) {
 }
 
 void lb_weights_fini(lb_weights *w) {
-  for (const block *b = w->blocks; b; b = b->next)
+  for (const weights_block *b = w->blocks; b; b = b->next)
     lb_device_free(w->device, NULL, b->data, b->bytes);
   lb_map_fini(&w->map);
   lb_arena_fini(&w->keys);
@@ -43,7 +43,7 @@ static const lb_node *anchor_of(const lb_partition *part) {
   return part->nodes[part->anchor];
 }
 
-// b of a product as a matrix, if it is a constant one.
+// Operand B of a matmul as a matrix, if it is a constant one.
 static bool constant_b(const lb_node *n, lb_matrix *out) {
   const lb_tensor *b = lb_value_const(n->in[1]);
   if (!b || lb_tensor_count(b) == 0) return false;
@@ -52,7 +52,7 @@ static bool constant_b(const lb_node *n, lb_matrix *out) {
     if (b->dims[i] != 1) return false;
   if (lb_attr_int(n, "transB", 0) != 0) row = col, col = b->rank - 2;
   bool f32 = b->dtype == LB_F32;
-  bool pairs = f32 && lb_panel_prefers_k2(b->dims[row], b->dims[col]);
+  bool k2 = f32 && lb_panel_prefers_k2(b->dims[row], b->dims[col]);
   *out = (lb_matrix){.data = b->data,
                      .rows = b->dims[row],
                      .cols = b->dims[col],
@@ -61,7 +61,7 @@ static bool constant_b(const lb_node *n, lb_matrix *out) {
                      .elem = lb_dtype_size(b->dtype),
                      .flush = f32,
                      .layout = n->op == LB_OP_MatMulInteger ? LB_LAYOUT_PANEL_K4
-                               : pairs                      ? LB_LAYOUT_PANEL_K2
+                               : k2                         ? LB_LAYOUT_PANEL_K2
                                                             : LB_LAYOUT_PANEL};
   return true;
 }
@@ -74,11 +74,11 @@ lb_layout lb_weights_layout(const lb_partition *part) {
   const lb_node *n = anchor_of(part);
   lb_matrix m;
   if (part->form == LB_FORM_CONV) return lb_window_panels(n);
-  bool product = part->form == LB_FORM_MATMUL && !part->recurrent;
-  return product && constant_b(n, &m) ? m.layout : LB_LAYOUT_PANEL;
+  bool matmul = part->form == LB_FORM_MATMUL && !part->recurrent;
+  return matmul && constant_b(n, &m) ? m.layout : LB_LAYOUT_PANEL;
 }
 
-// Bytes of weights as its kernels read them; 0: it has none.
+// Bytes of the packed weights; 0: there are none.
 static bool packed_size(const lb_partition *part, size_t *bytes) {
   const lb_node *n = anchor_of(part);
   lb_matrix m;
@@ -100,8 +100,8 @@ static lb_status pack(const lb_partition *part, void *to) {
   return LB_OK;
 }
 
-// In which order the operator reads the constant, as far as its form and the
-// layout leave that open. Recurrences are no products to be taken for one.
+// The order in which the operator reads the constant, as far as form and layout
+// do not determine it. Values of recurrences differ from those of matmuls.
 static int64_t order_of(const lb_partition *part) {
   const lb_node *n = anchor_of(part);
   if (part->recurrent) return 2 + lb_recurrent_resets_first(n);
@@ -109,19 +109,20 @@ static int64_t order_of(const lb_partition *part) {
   return lb_attr_int(n, "transB", 0) != 0;
 }
 
-static key key_of(const lb_partition *part) {
+static weights_key key_of(const lb_partition *part) {
   const lb_node *n = anchor_of(part);
-  return (key){.constant = part->recurrent ? lb_recurrent_weights(n) : n->in[1],
-               .form = (int32_t)part->form,
-               .layout = (int32_t)part->panels,
-               .order = order_of(part)};
+  return (weights_key){
+      .constant = part->recurrent ? lb_recurrent_weights(n) : n->in[1],
+      .form = (int32_t)part->form,
+      .layout = (int32_t)part->panels,
+      .order = order_of(part)};
 }
 
-// -- all of them -------------------------------------------------------------
+// -- all partitions -----------------------------------------------------------
 
-typedef struct missing {  // partitions whose weights are not packed yet
+typedef struct missing {  // a partition whose weights are not packed yet
   lb_partition *part;
-  key *key;  // in the arena of keys
+  weights_key *key;  // in the arena `keys`
   size_t bytes;
 } missing;
 
@@ -129,8 +130,8 @@ static size_t aligned(size_t bytes) {
   return (bytes + LB_TENSOR_ALIGN - 1) / LB_TENSOR_ALIGN * LB_TENSOR_ALIGN;
 }
 
-// Takes what is there, and lists what is not. A constant that several
-// partitions of the list read is among them several times.
+// Sets existing weights, and lists missing ones. A constant that several
+// partitions read may be listed several times.
 static lb_status find(lb_weights *w, lb_partition *const *parts, uint32_t n,
                       missing *list, uint32_t *count, size_t *total) {
   *count = 0;
@@ -140,11 +141,12 @@ static lb_status find(lb_weights *w, lb_partition *const *parts, uint32_t n,
     if (!packed_size(parts[i], &bytes) || bytes > SIZE_MAX / 2 - *total)
       return lb_oom();
     if (!bytes) continue;
-    key k = key_of(parts[i]);
+    weights_key k = key_of(parts[i]);
     parts[i]->packed = lb_map_get(&w->map, &k, sizeof k);
     if (parts[i]->packed) continue;
     missing *m = &list[(*count)++];
-    *m = (missing){parts[i], lb_arena_new(&w->keys, key, 1), aligned(bytes)};
+    *m = (missing){parts[i], lb_arena_new(&w->keys, weights_key, 1),
+                   aligned(bytes)};
     if (!m->key) return lb_oom();
     *m->key = k;
     *total += m->bytes;
@@ -152,7 +154,7 @@ static lb_status find(lb_weights *w, lb_partition *const *parts, uint32_t n,
   return LB_OK;
 }
 
-// `to` is the host's memory for what will be at `at`.
+// `to` is host memory for what will be at device address `at`.
 static lb_status pack_one(lb_weights *w, const missing *m, char *to, char *at,
                           size_t *used) {
   m->part->packed = lb_map_get(&w->map, m->key, sizeof *m->key);
@@ -165,27 +167,27 @@ static lb_status pack_one(lb_weights *w, const missing *m, char *to, char *at,
   return LB_OK;
 }
 
-static lb_status new_block(lb_weights *w, size_t bytes, block **out) {
-  block *b = *out = lb_arena_new(&w->keys, block, 1);
+static lb_status new_block(lb_weights *w, size_t bytes, weights_block **out) {
+  weights_block *b = *out = lb_arena_new(&w->keys, weights_block, 1);
   if (!b) return lb_oom();
-  *b = (block){.next = w->blocks, .bytes = bytes};
+  *b = (weights_block){.next = w->blocks, .bytes = bytes};
   b->data = lb_device_alloc(w->device, NULL, bytes);
   if (!b->data) return lb_oom();
   w->blocks = b;
   return LB_OK;
 }
 
-static lb_status write_block(lb_weights *w, const block *b, const void *from,
-                             size_t bytes) {
+static lb_status write_block(lb_weights *w, const weights_block *b,
+                             const void *from, size_t bytes) {
   lb_stream q = {.device = w->device};
   return lb_device_copy(&q, LB_COPY_IN, b->data, from, bytes);
 }
 
-// Side by side, in few pages if they are large.
+// Packs all in one block, so that large ones need few pages.
 static lb_status pack_missing(lb_weights *w, const missing *list, uint32_t n,
                               size_t total) {
   bool shares = lb_device_shares(w->device);
-  block *b;
+  weights_block *b;
   size_t used = 0;
   LB_TRY(new_block(w, total, &b));
   char *to = shares ? b->data : lb_alloc_get(NULL, total);
@@ -216,17 +218,17 @@ lb_status lb_weights_pack(lb_weights *w, lb_partition *const *parts,
 
 // -- other constants ----------------------------------------------------------
 
-typedef struct place {  // of bytes of the host, for a device that has a copy
+typedef struct host_range {  // host memory of which the device has a copy
   const void *host;
   size_t bytes;
-} place;
+} host_range;
 
-static lb_status copy_constant(lb_weights *w, const place *at,
+static lb_status copy_constant(lb_weights *w, const host_range *at,
                                const void **out) {
-  block *b;
+  weights_block *b;
   *out = lb_map_get(&w->map, at, sizeof *at);
   if (*out) return LB_OK;
-  place *kept = lb_arena_new(&w->keys, place, 1);
+  host_range *kept = lb_arena_new(&w->keys, host_range, 1);
   if (!kept) return lb_oom();
   *kept = *at;
   LB_TRY(new_block(w, at->bytes, &b));
@@ -235,12 +237,12 @@ static lb_status copy_constant(lb_weights *w, const place *at,
   return lb_map_put(&w->map, kept, sizeof *kept, b->data, NULL);
 }
 
-lb_status lb_weights_place(lb_weights *w, const void *host, size_t bytes,
-                           const void **out) {
+lb_status lb_weights_device_address(lb_weights *w, const void *host,
+                                    size_t bytes, const void **out) {
   *out = host;
   if (lb_device_shares(w->device) || bytes == 0) return LB_OK;
   lb_lock_take(&w->lock);
-  lb_status st = copy_constant(w, &(place){host, bytes}, out);
+  lb_status st = copy_constant(w, &(host_range){host, bytes}, out);
   lb_lock_give(&w->lock);
   return st;
 }

@@ -34,7 +34,7 @@ static const lb_partition *part_of(const lb_partitioning *p, const lb_graph *g,
   return NULL;
 }
 
-static void partitionings_share_what_is_packed(void **state) {
+static void partitionings_share_packed_weights(void **state) {
   (void)state;
   fixture f;
   lb_partitioning other;
@@ -49,15 +49,15 @@ static void partitionings_share_what_is_packed(void **state) {
   size_t bytes = f.weights.bytes;
   assert_int_equal(fused->n_nodes, 2);
   uint32_t p = fused->nodes[0]->out[0]->id;
-  must(lb_partitioning_init(&other, f.g,
-                            &(lb_partition_options){.apart = &p, .n_apart = 1},
-                            &f.weights));
+  must(lb_partitioning_init(
+      &other, f.g, &(lb_partition_options){.barriers = &p, .n_barriers = 1},
+      &f.weights));
   assert_int_equal(part_of(&other, f.g, "p")->n_nodes, 1);
   assert_int_equal(part_of(&other, f.g, "y")->n_nodes, 1);
   assert_ptr_equal(part_of(&other, f.g, "p")->packed, fused->packed);
   assert_int_equal(f.weights.packings, 1);
   assert_int_equal(f.weights.bytes, bytes);
-  // It does not belong to the one that packed it.
+  // Packed weights do not belong to the partitioning that packed them.
   lb_partitioning_fini(&f.p);
   assert_int_equal(((const float *)part_of(&other, f.g, "p")->packed)[1], 2);
   f.p = other;
@@ -112,7 +112,7 @@ static void windows_differ_in_how_they_read(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(partitionings_share_what_is_packed),
+      cmocka_unit_test(partitionings_share_packed_weights),
       cmocka_unit_test(one_constant_is_packed_for_each_way_of_reading),
       cmocka_unit_test(windows_differ_in_how_they_read),
   };

@@ -1,56 +1,57 @@
-// partition/window.h -- what slides over an image: convolutions and pools with
-// channels last. Internal to the room.
+// partition/window.h -- convolutions and pools with channels last. Internal to
+// this module.
 //
-// A zone of each axis (partition/zones.h) is a binding; all zones of a
+// A zone of each axis (partition/zones.h) gives a binding; all zones of a
 // partition have the same spec, and the first is the largest.
 #ifndef LB_PARTITION_WINDOW_H
 #define LB_PARTITION_WINDOW_H
 
 #include "partition/partition.h"
 
-// True if the node can be an anchor, as far as attributes and constants say;
+// Whether the node can be an anchor, according to attributes and constants;
 // *form is CONV or WINDOW.
 bool lb_window_is(const lb_node *n, lb_form *form);
-// How its elements are combined.
+// How its elements are accumulated.
 lb_acc lb_window_acc(const lb_node *n);
 
 typedef enum lb_pads {
-  LB_PADS_SAID,
+  LB_PADS_EXPLICIT,
   LB_PADS_NONE,
-  LB_PADS_UPPER,  // as many as it takes; one that is left over comes after
-  LB_PADS_LOWER,  // ... comes before
+  LB_PADS_UPPER,  // auto_pad SAME_UPPER: an odd pad goes after
+  LB_PADS_LOWER,  // auto_pad SAME_LOWER: an odd pad goes before
 } lb_pads;
 
-// What attributes and constants say of such a node.
+// What attributes and constants say about the node.
 typedef struct lb_window_desc {
-  int space;  // axes
+  int spatial;  // number of spatial axes
   struct {
     int64_t kernel, stride, dilation, before, after;
   } axes[LB_MAX_SPATIAL];
   lb_pads pads;
-  bool with_pads;    // an average counts them
-  bool turned;       // a transposed convolution
-  bool planar;       // the last axis is the piece, channels are steps
-  bool weighted;     // it multiplies
-  int64_t groups;    // that are loops; of one output a channel: 1
-  int64_t channels;  // of the image; 0: as many as the result has
+  bool count_pads;   // an average includes padding
+  bool transposed;   // a transposed convolution
+  bool planar;       // channels first in memory: a piece is along the last
+                     // spatial axis, taps_x are the channels
+  bool weighted;     // it has weights
+  int64_t groups;    // groups that are a loop; depthwise: 1
+  int64_t channels;  // of the input; 0: as many as the output
 } lb_window_desc;
 void lb_window_describe(const lb_node *n, lb_window_desc *out);
 
-// The weights as kernels read them: of CONV a matrix [taps * in][out] in panels
-// for each group, of WINDOW [taps][channels]. Bytes of it, 0 if it has none;
-// false if they cannot be counted.
-lb_layout lb_window_panels(const lb_node *n);  // of CONV
+// The weights as kernels read them: for CONV a matrix [taps * in][out] in
+// panels for each group, for WINDOW [taps][channels]. *bytes is their size, 0
+// if there are none; false if it overflows.
+lb_layout lb_window_panels(const lb_node *n);  // for CONV
 bool lb_window_pack_size(const lb_node *n, lb_form form, size_t *bytes);
-// Nodes of one form that read one constant are packed alike where these and the
-// layout are equal.
+// Nodes of one form that read the same constant are packed identically if this
+// value and the layout are equal.
 int64_t lb_window_pack_order(const lb_node *n);
 lb_status lb_window_pack(const lb_node *n, lb_form form, void *to);
 
-// As lb_partition_bind: the first zone.
+// Like lb_partition_bind: the first zone.
 lb_status lb_window_bind(const lb_partition *p, lb_tensor_fn *tensor,
                          void *user, lb_binding *out, bool *ok);
-// As lb_partition_bind_zones.
+// Like lb_partition_bind_zones.
 lb_status lb_window_bind_zones(const lb_partition *p, lb_binding *b,
                                lb_zone_fn *zone, void *user);
 

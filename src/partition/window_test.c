@@ -1,6 +1,5 @@
-// partition/window_test.c -- the zones of convolutions and pools, taken
-// together, are the operator: every binding is walked as a kernel would walk
-// it.
+// partition/window_test.c -- all zones together compute the convolution or
+// pool: the test executes every binding as a kernel would.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,7 +32,7 @@ typedef struct sample {
   lb_op op;
   int64_t n, channels, out_channels, groups;
   int64_t in[2], out[2], kernel[2], stride[2], dilation[2], pads[4];
-  bool planar, with_pads;
+  bool planar, count_pads;
   lb_tensor x, y, w;
   lb_graph *graph;
   lb_node *node;
@@ -47,26 +46,26 @@ static bool is_conv(const sample *s) {
 static void draw_channels(sample *s) {
   s->groups = is_conv(s) && !s->planar && draw(3) == 0 ? 1 + draw(3) : 1;
   s->channels = s->groups * (1 + draw(5));
-  if (s->planar) s->channels |= 1;  // else some have pairs
+  if (s->planar) s->channels |= 1;  // else some would be K2-interleaved
   s->out_channels = is_conv(s) ? s->groups * (1 + draw(20)) : s->channels;
   if (s->op == LB_OP_Conv && !s->planar && draw(4) == 0)
     s->groups = s->out_channels = s->channels;  // depthwise
 }
 
 static void draw_axis(sample *s, int i) {
-  bool turned = s->op == LB_OP_ConvTranspose;
+  bool transposed = s->op == LB_OP_ConvTranspose;
   s->kernel[i] = 1 + draw(4);
   s->stride[i] = 1 + draw(3);
-  s->dilation[i] = turned || draw(3) ? 1 : 2;
+  s->dilation[i] = transposed || draw(3) ? 1 : 2;
   int64_t extent = (s->kernel[i] - 1) * s->dilation[i] + 1;
   for (int side = 0; side < 2; side++)
     s->pads[2 * side + i] = draw(s->kernel[i]);
   int64_t pads = s->pads[i] + s->pads[2 + i];
   do {
     s->in[i] = 1 + draw(draw(8) ? 9 : 60);
-    s->out[i] = turned ? (s->in[i] - 1) * s->stride[i] + extent - pads
-                       : (s->in[i] + pads - extent) / s->stride[i] + 1;
-  } while (s->out[i] < 1 || (!turned && s->in[i] + pads < extent));
+    s->out[i] = transposed ? (s->in[i] - 1) * s->stride[i] + extent - pads
+                           : (s->in[i] + pads - extent) / s->stride[i] + 1;
+  } while (s->out[i] < 1 || (!transposed && s->in[i] + pads < extent));
 }
 
 static lb_tensor tensor_of(const int64_t *dims) {
@@ -86,11 +85,11 @@ static float *at(const lb_tensor *t, int64_t a, int64_t b, int64_t c,
          c * t->strides[2] + d * t->strides[3];
 }
 
-// The image in the order of its axes, or with channels first in memory.
+// The feature map in the order of its axes, or with channels first in memory.
 static void make_tensors(sample *s) {
   int64_t first[] = {s->n, s->channels, s->in[0], s->in[1]};
   int64_t last[] = {s->n, s->in[0], s->in[1], s->channels};
-  bool turned = s->op == LB_OP_ConvTranspose;
+  bool transposed = s->op == LB_OP_ConvTranspose;
   s->x = tensor_of(s->planar ? first : last);
   if (s->planar) {
     int64_t strides[] = {s->x.strides[0], s->x.strides[2], s->x.strides[3],
@@ -100,8 +99,8 @@ static void make_tensors(sample *s) {
   }
   s->y = tensor_of((int64_t[]){s->n, s->out[0], s->out[1], s->out_channels});
   s->w = tensor_of(
-      (int64_t[]){turned ? s->channels : s->out_channels,
-                  (turned ? s->out_channels : s->channels) / s->groups,
+      (int64_t[]){transposed ? s->channels : s->out_channels,
+                  (transposed ? s->out_channels : s->channels) / s->groups,
                   s->kernel[0], s->kernel[1]});
 }
 
@@ -116,16 +115,16 @@ static lb_value *value_like(lb_graph *g, const char *name, const lb_tensor *t) {
 
 static void make_node(sample *s) {
   lb_graph *g;
-  lb_node *turn = NULL;
+  lb_node *transpose = NULL;
   must(lb_graph_new(&g));
   lb_value *x = value_like(g, "x", &s->x), *in = x, *w;
   if (s->planar) {
     in = value_like(g, "first", &s->x);
     must(lb_region_add_param(g->main, in));
-    must(lb_node_new(g->main, LB_OP_Transpose, NULL, 1, 1, &turn));
-    turn->in[0] = in;
-    lb_node_set_out(turn, 0, x);
-    must(lb_node_set_ints(g, turn, "perm", (int64_t[]){0, 2, 3, 1}, 4));
+    must(lb_node_new(g->main, LB_OP_Transpose, NULL, 1, 1, &transpose));
+    transpose->in[0] = in;
+    lb_node_set_out(transpose, 0, x);
+    must(lb_node_set_ints(g, transpose, "perm", (int64_t[]){0, 2, 3, 1}, 4));
   } else {
     must(lb_region_add_param(g->main, x));
   }
@@ -137,7 +136,7 @@ static void make_node(sample *s) {
   must(lb_region_add_result(g->main, s->node->out[0]));
   must(lb_node_set_int(g, s->node, "channels_last", 1));
   must(lb_node_set_int(g, s->node, "group", s->groups));
-  must(lb_node_set_int(g, s->node, "count_include_pad", s->with_pads));
+  must(lb_node_set_int(g, s->node, "count_include_pad", s->count_pads));
   must(lb_node_set_ints(g, s->node, "kernel_shape", s->kernel, 2));
   must(lb_node_set_ints(g, s->node, "strides", s->stride, 2));
   must(lb_node_set_ints(g, s->node, "dilations", s->dilation, 2));
@@ -149,7 +148,7 @@ static void sample_make(sample *s, lb_op op, uint32_t number) {
   seed = number * 2654435761u + op;
   *s = (sample){.op = op, .n = 1 + draw(draw(3) ? 2 : 12)};
   s->planar = op == LB_OP_Conv && draw(4) == 0;
-  s->with_pads = draw(2);
+  s->count_pads = draw(2);
   draw_channels(s);
   for (int i = 0; i < 2; i++) draw_axis(s, i);
   if (s->planar) s->dilation[1] = 1, s->kernel[1] = 1 + draw(2);
@@ -169,10 +168,10 @@ static void sample_free(sample *s) {
   free(s->w.data);
 }
 
-// -- what it is --------------------------------------------------------------
+// -- expected results ---------------------------------------------------------
 
-// The input that tap t of position o reads; false if it is outside, or, of a
-// transposed convolution, between two.
+// The input position that tap t of output position o reads; false if it is
+// outside or, for a transposed convolution, between two.
 static bool input_of(const sample *s, int i, int64_t o, int64_t t,
                      int64_t *in) {
   int64_t back = o + s->pads[i] - t;
@@ -184,8 +183,8 @@ static bool input_of(const sample *s, int i, int64_t o, int64_t t,
   return *in >= 0 && *in < s->in[i];
 }
 
-static double product(const sample *s, int64_t n, const int64_t *in,
-                      const int64_t *t, int64_t c) {
+static double dot_product(const sample *s, int64_t n, const int64_t *in,
+                          const int64_t *t, int64_t c) {
   int64_t ins = s->channels / s->groups, outs = s->out_channels / s->groups;
   int64_t g = c / outs;
   double sum = 0;
@@ -198,7 +197,8 @@ static double product(const sample *s, int64_t n, const int64_t *in,
   return sum;
 }
 
-static double wanted(const sample *s, int64_t n, const int64_t *o, int64_t c) {
+static double expected(const sample *s, int64_t n, const int64_t *o,
+                       int64_t c) {
   double sum = 0, max = -INFINITY, count = 0;
   for (int64_t i = 0; i < s->kernel[0] * s->kernel[1]; i++) {
     int64_t t[] = {i / s->kernel[1], i % s->kernel[1]}, in[2];
@@ -206,7 +206,7 @@ static double wanted(const sample *s, int64_t n, const int64_t *o, int64_t c) {
     if (!input_of(s, 1, o[1], t[1], &in[1])) inside = false;
     if (!inside) continue;
     if (is_conv(s)) {
-      sum += product(s, n, in, t, c);
+      sum += dot_product(s, n, in, t, c);
       continue;
     }
     double x = (double)*at(&s->x, n, in[0], in[1], c);
@@ -216,10 +216,10 @@ static double wanted(const sample *s, int64_t n, const int64_t *o, int64_t c) {
   }
   if (s->op == LB_OP_MaxPool) return max;
   if (s->op != LB_OP_AveragePool) return sum;
-  return sum / (s->with_pads ? (double)(s->kernel[0] * s->kernel[1]) : count);
+  return sum / (s->count_pads ? (double)(s->kernel[0] * s->kernel[1]) : count);
 }
 
-// -- bindings, walked --------------------------------------------------------
+// -- executing bindings -------------------------------------------------------
 
 static lb_status tensor_fn(void *user, const lb_value *v, lb_tensor *out) {
   const sample *s = user;
@@ -227,15 +227,15 @@ static lb_status tensor_fn(void *user, const lb_value *v, lb_tensor *out) {
   return LB_OK;
 }
 
-typedef struct place {
+typedef struct position {
   const lb_binding *b;
   const float *x, *w;
   float *y;
   int64_t row, col;
-} place;
+} position;
 
 // The weight of column p->col at k of a piece.
-static double weight_at(const place *p, int64_t piece, int64_t k) {
+static double weight_at(const position *p, int64_t piece, int64_t k) {
   const lb_bind_operand *w = &p->b->operands[2];
   if (p->b->spec.in[1].layout == LB_LAYOUT_PANEL_K2)
     return (double)
@@ -243,7 +243,7 @@ static double weight_at(const place *p, int64_t piece, int64_t k) {
   return (double)p->w[piece + p->col / 16 * w->row + k * 16 + p->col % 16];
 }
 
-static double element(const place *p) {
+static double element(const position *p) {
   const lb_binding *b = p->b;
   lb_acc kind = LB_ACC_DOT;
   for (int i = 0; i < b->spec.n_nodes; i++)
@@ -251,8 +251,8 @@ static double element(const place *p) {
   bool conv = b->spec.form == LB_FORM_CONV;
   double acc = kind == LB_ACC_MAX ? -INFINITY : 0;
   const lb_bind_operand *x = &b->operands[1];
-  for (int64_t r = 0; r < b->dims[LB_DIM_LEN]; r++)
-    for (int64_t s = 0; s < b->dims[LB_DIM_STEPS]; s++)
+  for (int64_t r = 0; r < b->dims[LB_DIM_TAPS_Y]; r++)
+    for (int64_t s = 0; s < b->dims[LB_DIM_TAPS_X]; s++)
       for (int64_t k = 0; k < (conv ? b->dims[LB_DIM_K] : 1); k++) {
         int64_t i = p->row * x->row + r * b->taps[0] + s * b->taps[1];
         int64_t j = r * b->taps[2] + s * b->taps[3];
@@ -268,31 +268,31 @@ static double element(const place *p) {
   return kind == LB_ACC_SUM ? acc / (double)by : acc;
 }
 
-static void walk_turn(const lb_partition *part, const sample *s,
-                      const lb_binding *b, const int64_t *turn) {
+static void run_iteration(const lb_partition *part, const sample *s,
+                          const lb_binding *b, const int64_t *index) {
   const float *base[3] = {s->y.data, s->x.data, part->packed};
   for (uint32_t i = 0; i < b->n_operands; i++) {
     const lb_bind_operand *o = &b->operands[i];
     base[i] += base[i] ? o->offset : 0;
     for (int k = 0; k < b->n_outer; k++)
-      base[i] += base[i] ? turn[k] * o->outer[k] : 0;
+      base[i] += base[i] ? index[k] * o->outer[k] : 0;
   }
-  place p = {.b = b, .x = base[1], .w = base[2]};
+  position p = {.b = b, .x = base[1], .w = base[2]};
   for (p.row = 0; p.row < b->dims[LB_DIM_ROWS]; p.row++)
     for (p.col = 0; p.col < b->dims[LB_DIM_COLS]; p.col++) {
       float *y = (float *)base[0] + p.row * b->operands[0].row + p.col;
-      assert_true(isnan(*y));  // nobody was here before
+      assert_true(isnan(*y));  // not written before
       *y = (float)element(&p);
     }
 }
 
-static void walk_zone(const lb_partition *part, const sample *s,
-                      const lb_binding *b) {
-  int64_t turn[LB_BIND_LOOPS] = {0};
+static void run_zone(const lb_partition *part, const sample *s,
+                     const lb_binding *b) {
+  int64_t index[LB_BIND_LOOPS] = {0};
   for (;;) {
-    walk_turn(part, s, b, turn);
+    run_iteration(part, s, b, index);
     int k = b->n_outer;
-    while (k > 0 && ++turn[k - 1] == b->outer[k - 1]) turn[--k] = 0;
+    while (k > 0 && ++index[k - 1] == b->outer[k - 1]) index[--k] = 0;
     if (k == 0) return;
   }
 }
@@ -303,7 +303,7 @@ static void compare(const sample *s, uint32_t number) {
     int64_t c = i % s->out_channels, p = i / s->out_channels;
     int64_t o[] = {p / s->out[1] % s->out[0], p % s->out[1]};
     int64_t n = p / s->out[1] / s->out[0];
-    double want = wanted(s, n, o, c),
+    double want = expected(s, n, o, c),
            got = (double)*at(&s->y, n, o[0], o[1], c);
     if (want == got || (isnan(want) && isnan(got))) continue;
     if (fabs(want - got) <= 1e-4 * fabs(want)) continue;
@@ -313,9 +313,9 @@ static void compare(const sample *s, uint32_t number) {
   }
 }
 
-static lb_status walk_other(void *user, const lb_binding *zone) {
+static lb_status run_other_zone(void *user, const lb_binding *zone) {
   sample *s = user;
-  walk_zone(s->part, s, zone);
+  run_zone(s->part, s, zone);
   return LB_OK;
 }
 
@@ -336,15 +336,15 @@ static void run_sample(lb_op op, uint32_t number) {
     ((float *)s.y.data)[i] = NAN;
   must(lb_partition_bind(part, tensor_fn, &s, &b, &ok));
   assert_true(ok);
-  walk_zone(part, &s, &b);
-  must(lb_partition_bind_zones(part, &b, walk_other, &s));
+  run_zone(part, &s, &b);
+  must(lb_partition_bind_zones(part, &b, run_other_zone, &s));
   compare(&s, number);
   lb_partitioning_fini(&parts);
   lb_weights_fini(&weights);
   sample_free(&s);
 }
 
-static void zones_make_up_convolutions(void **state) {
+static void zones_compute_convolutions(void **state) {
   (void)state;
   for (uint32_t i = 0; i < 400; i++) run_sample(LB_OP_Conv, i);
 }
@@ -365,33 +365,34 @@ static bool is_planar(int64_t channels, int64_t dilation) {
   return w.planar;
 }
 
-// Taps that lie apart are no piece: the host alone would take such an image
-// with its channels first.
-static void taps_that_lie_apart_want_channels_last(void **state) {
+// Dilated taps are not contiguous: with channels first, only the reference
+// kernel supports them.
+static void dilated_taps_need_channels_last(void **state) {
   (void)state;
   assert_true(is_planar(3, 1));
   assert_false(is_planar(3, 2));
 }
 
-static void pairs_want_channels_last(void **state) {
+static void k2_interleaving_needs_channels_last(void **state) {
   (void)state;
-  assert_true(is_planar(2, 1));  // too short a sum for pairs
+  assert_true(is_planar(2, 1));  // K too short for K2-interleaving
   assert_false(is_planar(4, 1));
 }
 
-static void zones_make_up_transposed_convolutions(void **state) {
+static void zones_compute_transposed_convolutions(void **state) {
   (void)state;
   for (uint32_t i = 0; i < 200; i++) run_sample(LB_OP_ConvTranspose, i);
 }
 
-static void zones_make_up_pools(void **state) {
+static void zones_compute_pools(void **state) {
   (void)state;
   for (uint32_t i = 0; i < 200; i++) run_sample(LB_OP_MaxPool, i);
   for (uint32_t i = 0; i < 200; i++) run_sample(LB_OP_AveragePool, i);
 }
 
-// A planar image is read in pieces of its last axis, of one channel as well.
-static void columns_that_lie_apart_are_no_piece(void **state) {
+// A planar feature map is read in pieces of its last axis, even with one
+// channel.
+static void strided_columns_are_not_bound(void **state) {
   (void)state;
   int single = 0;
   for (uint32_t i = 0; i < 400; i++) {
@@ -420,12 +421,12 @@ static void columns_that_lie_apart_are_no_piece(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(zones_make_up_convolutions),
-      cmocka_unit_test(columns_that_lie_apart_are_no_piece),
-      cmocka_unit_test(taps_that_lie_apart_want_channels_last),
-      cmocka_unit_test(pairs_want_channels_last),
-      cmocka_unit_test(zones_make_up_transposed_convolutions),
-      cmocka_unit_test(zones_make_up_pools),
+      cmocka_unit_test(zones_compute_convolutions),
+      cmocka_unit_test(strided_columns_are_not_bound),
+      cmocka_unit_test(dilated_taps_need_channels_last),
+      cmocka_unit_test(k2_interleaving_needs_channels_last),
+      cmocka_unit_test(zones_compute_transposed_convolutions),
+      cmocka_unit_test(zones_compute_pools),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

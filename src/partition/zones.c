@@ -1,4 +1,5 @@
-// partition/zones.c -- zones: positions that see the same taps.
+// partition/zones.c -- finds ranges of positions that have the same taps
+// inside.
 #include "partition/zones.h"
 
 #include <stddef.h>
@@ -7,14 +8,14 @@ static int64_t clamp(int64_t x, int64_t lo, int64_t hi) {
   return x < lo ? lo : x > hi ? hi : x;
 }
 
-// How many taps t of a window at `at` have at + t * dilation < end.
+// The number of taps t of a window at `at` with at + t * dilation < end.
 static int64_t taps_below(const lb_axis *a, int64_t at, int64_t end) {
   if (at >= end) return 0;
   return clamp((end - 1 - at) / a->dilation + 1, 0, a->kernel);
 }
 
-// The zone of position o alone.
-static lb_zone zone_at(const lb_axis *a, int64_t o, bool with_pads) {
+// The zone of position o only.
+static lb_zone zone_at(const lb_axis *a, int64_t o, bool count_pads) {
   int64_t at = o * a->stride - a->before;
   int64_t from = taps_below(a, at, 0), to = taps_below(a, at, a->in);
   if (to < from) to = from;
@@ -28,15 +29,15 @@ static lb_zone zone_at(const lb_axis *a, int64_t o, bool with_pads) {
       .tap_step = a->dilation,
       .weight = from,
       .weight_step = 1,
-      .counted = with_pads ? taps_below(a, at, a->in + a->after) : to - from};
+      .counted = count_pads ? taps_below(a, at, a->in + a->after) : to - from};
 }
 
-// The same of a transposed convolution: tap t of input i is added to position
-// i * stride + t - before, so position o has the taps t = (o + before) mod
-// stride, and on by strides, of inputs ever one less.
-static lb_zone turned_zone_at(const lb_axis *a, int64_t o) {
-  int64_t rest = (o + a->before) % a->stride, at = (o + a->before) / a->stride;
-  int64_t all = rest < a->kernel ? (a->kernel - 1 - rest) / a->stride + 1 : 0;
+// The same for a transposed convolution: tap t of input i contributes to
+// position i * stride + t - before, so position o has the taps t = (o + before)
+// mod stride, t + stride, ..., of inputs in descending order.
+static lb_zone transposed_zone_at(const lb_axis *a, int64_t o) {
+  int64_t phase = (o + a->before) % a->stride, at = (o + a->before) / a->stride;
+  int64_t all = phase < a->kernel ? (a->kernel - 1 - phase) / a->stride + 1 : 0;
   int64_t from = at >= a->in ? at - a->in + 1 : 0;
   int64_t to = at + 1 < all ? at + 1 : all;
   if (to < from) to = from;
@@ -47,7 +48,7 @@ static lb_zone turned_zone_at(const lb_axis *a, int64_t o) {
                    .in_step = 1,
                    .taps = to - from,
                    .tap_step = -1,
-                   .weight = rest + from * a->stride,
+                   .weight = phase + from * a->stride,
                    .weight_step = a->stride,
                    .counted = 1};
 }
@@ -58,37 +59,38 @@ static bool follows(const lb_zone *a, const lb_zone *b) {
          (a->taps == 0 || a->in + a->n * a->in_step == b->in);
 }
 
-// Positions from o on that have all taps of a plain window.
+// The number of positions from o on that have all taps of a plain window.
 static int64_t whole_from(const lb_axis *a, int64_t o) {
-  int64_t room = a->in - 1 + a->before - (a->kernel - 1) * a->dilation;
-  int64_t last = room < 0 ? -1 : room / a->stride;
+  int64_t last_start = a->in - 1 + a->before - (a->kernel - 1) * a->dilation;
+  int64_t last = last_start < 0 ? -1 : last_start / a->stride;
   return (last < a->out ? last + 1 : a->out) - o;
 }
 
-// The same of a transposed one: o is the first of them, positions are a stride
-// apart.
-static int64_t turned_whole_from(const lb_axis *a, int64_t o) {
+// The same for a transposed convolution: o is the first of them, positions are
+// a stride apart.
+static int64_t transposed_whole_from(const lb_axis *a, int64_t o) {
   int64_t left = a->in - (o + a->before) / a->stride;
   int64_t all = (a->out - 1 - o) / a->stride + 1;
   return left < all ? left : all;
 }
 
-// Has a position all taps that there are for it?
-static bool is_whole(const lb_axis *a, const lb_zone *z, bool turned) {
-  if (!turned) return z->taps == a->kernel;
-  int64_t rest = (z->out + a->before) % a->stride;
-  return rest >= 0 && z->weight == rest && z->in < a->in &&
-         rest + z->taps * a->stride >= a->kernel;
+// Whether a position has all taps that it can have.
+static bool is_whole(const lb_axis *a, const lb_zone *z, bool transposed) {
+  if (!transposed) return z->taps == a->kernel;
+  int64_t phase = (z->out + a->before) % a->stride;
+  return phase >= 0 && z->weight == phase && z->in < a->in &&
+         phase + z->taps * a->stride >= a->kernel;
 }
 
-// Adds positions from o on, a step apart.
-static bool add_zones(lb_axis *a, int64_t o, int64_t step, bool turned,
-                      bool with_pads) {
+// Adds the zones of positions from o on, `step` apart.
+static bool add_zones(lb_axis *a, int64_t o, int64_t step, bool transposed,
+                      bool count_pads) {
   int first = a->n_zones;
   for (; o < a->out;) {
-    lb_zone z = turned ? turned_zone_at(a, o) : zone_at(a, o, with_pads);
-    if (is_whole(a, &z, turned))
-      z.n = turned ? turned_whole_from(a, o) : whole_from(a, o);
+    lb_zone z =
+        transposed ? transposed_zone_at(a, o) : zone_at(a, o, count_pads);
+    if (is_whole(a, &z, transposed))
+      z.n = transposed ? transposed_whole_from(a, o) : whole_from(a, o);
     o += z.n * step;
     lb_zone *last = a->n_zones > first ? &a->zones[a->n_zones - 1] : NULL;
     if (last && follows(last, &z)) {
@@ -101,12 +103,12 @@ static bool add_zones(lb_axis *a, int64_t o, int64_t step, bool turned,
   return true;
 }
 
-bool lb_axis_find_zones(lb_axis *a, bool turned, bool with_pads) {
+bool lb_axis_find_zones(lb_axis *a, bool transposed, bool count_pads) {
   int largest = 0;
-  int64_t step = turned ? a->stride : 1;
+  int64_t step = transposed ? a->stride : 1;
   a->n_zones = 0;
   for (int64_t o = 0; o < step; o++)
-    if (!add_zones(a, o, step, turned, with_pads)) return false;
+    if (!add_zones(a, o, step, transposed, count_pads)) return false;
   for (int i = 1; i < a->n_zones; i++)
     if (a->zones[i].n > a->zones[largest].n) largest = i;
   lb_zone first = a->zones[0];

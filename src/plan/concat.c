@@ -1,19 +1,20 @@
-// plan/concat.c -- what a Concat joins is written where it will lie.
+// plan/concat.c -- in-place Concat: producers write their slice of the result.
 //
-// Terms. The *home* of a value is the Concat that joins it, by itself or as all
-// parts of a Split. The *room* of a Concat is the memory of its result, taken
-// when the first of its inputs is made by a launch, which can write it there:
-// kernels take any stride of rows. A Concat that is joined itself has its room
-// inside another, and one that is a result has it in the caller's window, if
-// there is one (window.c).
+// Terms. The *destination* of a value is the Concat that reads it, directly or
+// as all parts of a Split. The *buffer* of a Concat is the memory of its
+// result. It is allocated when a launch produces the first of the inputs:
+// kernels accept any row stride, so that the launch can write its slice. The
+// buffer of a Concat that is an input of another is a slice of the other's
+// buffer, and that of a Concat that is a result is the caller's strided memory,
+// if any (window.c).
 //
-// A home is a wish. When the Concat is reached, what does not lie in its room
-// is copied there; if nothing does, it is an ordinary call.
+// Destinations are best effort. When the Concat is planned, inputs that are not
+// in its buffer are copied there; if none is, it is an ordinary call.
 #include <assert.h>
 
 #include "plan/planner.h"
 
-// -- homes -------------------------------------------------------------------
+// -- destinations -------------------------------------------------------------
 
 static int axis_of(const lb_node *n, int rank) {
   int64_t axis = lb_attr_int(n, "axis", 0);
@@ -21,57 +22,55 @@ static int axis_of(const lb_node *n, int rank) {
   return axis < 0 || axis >= rank ? -1 : (int)axis;
 }
 
-// Whether readers see no difference if the value lies in strides. Others may
-// have to copy it.
+// Whether the node reads strided values without a copy.
 static bool takes_strides(const lb_planner *p, const lb_node *n) {
   return p->prog->parts->of_node[n->id] || lb_op_has(n->op, LB_TRAIT_STRIDED);
 }
 
-// Elements of input i along the axis, if they are the same at every shape;
-// else -1.
-static int64_t length_of(const lb_node *join, uint32_t i, int axis) {
-  const lb_value *v = join->in[i];
+// Size of input i along the axis if it is constant; else -1.
+static int64_t length_of(const lb_node *node, uint32_t i, int axis) {
+  const lb_value *v = node->in[i];
   bool known = v && v->info.rank > axis && lb_dim_is_const(v->info.dims[axis]);
   return known ? v->info.dims[axis].k : -1;
 }
 
-static void set_homes(lb_planner *p, const lb_node *join) {
-  const lb_value *y = join->out[0];
-  int axis = y->info.rank < 0 ? -1 : axis_of(join, y->info.rank);
+static void set_dests(lb_planner *p, const lb_node *node) {
+  const lb_value *y = node->out[0];
+  int axis = y->info.rank < 0 ? -1 : axis_of(node, y->info.rank);
   if (axis < 0) return;
-  for (uint32_t i = 0; i < join->n_in; i++)
-    if (length_of(join, i, axis) < 0) return;
-  for (uint32_t i = join->n_in; i-- > 0;) {
-    lb_concat_dest *h = &p->tally.homes[join->in[i]->id];
-    h->join = join;
+  for (uint32_t i = 0; i < node->n_in; i++)
+    if (length_of(node, i, axis) < 0) return;
+  for (uint32_t i = node->n_in; i-- > 0;) {
+    lb_concat_dest *h = &p->tally.concat_dests[node->in[i]->id];
+    h->node = node;
     h->at = i;
   }
 }
 
-// A value goes where its parts go, if they stay side by side.
-static void inherit_home(lb_planner *p, const lb_node *split) {
+// A value gets the destination of its parts if they remain adjacent.
+static void inherit_dest(lb_planner *p, const lb_node *split) {
   const lb_value *x = split->in[0], *first = split->out[0];
-  const lb_concat_dest *h = first ? &p->tally.homes[first->id] : NULL;
-  if (!h || !h->join || x->info.rank < 0 ||
-      axis_of(split, x->info.rank) != axis_of(h->join, x->info.rank))
+  const lb_concat_dest *h = first ? &p->tally.concat_dests[first->id] : NULL;
+  if (!h || !h->node || x->info.rank < 0 ||
+      axis_of(split, x->info.rank) != axis_of(h->node, x->info.rank))
     return;
   for (uint32_t i = 0; i < split->n_out; i++)
-    if (h->at + i >= h->join->n_in || h->join->in[h->at + i] != split->out[i])
+    if (h->at + i >= h->node->n_in || h->node->in[h->at + i] != split->out[i])
       return;
-  p->tally.homes[x->id].join = h->join;
-  p->tally.homes[x->id].at = h->at;
+  p->tally.concat_dests[x->id].node = h->node;
+  p->tally.concat_dests[x->id].at = h->at;
 }
 
 void lb_planner_find_concat_dests(lb_planner *p, const lb_node *n) {
   if (!p->prog->parts) return;
-  if (n->op == LB_OP_Concat) set_homes(p, n);
-  if (n->op == LB_OP_Split) inherit_home(p, n);
+  if (n->op == LB_OP_Concat) set_dests(p, n);
+  if (n->op == LB_OP_Split) inherit_dest(p, n);
   if (takes_strides(p, n)) return;
   for (uint32_t i = 0; i < n->n_in; i++)
-    if (n->in[i]) p->tally.homes[n->in[i]->id].barred = true;
+    if (n->in[i]) p->tally.concat_dests[n->in[i]->id].needs_dense = true;
 }
 
-// -- rooms -------------------------------------------------------------------
+// -- buffers ------------------------------------------------------------------
 
 static bool same_dims(const lb_tensor *a, const lb_tensor *b) {
   if (a->rank != b->rank || a->dtype != b->dtype) return false;
@@ -80,17 +79,17 @@ static bool same_dims(const lb_tensor *a, const lb_tensor *b) {
   return true;
 }
 
-// The dims of the Concat's result around a value like t, and where along the
-// axis the value begins.
-static bool surround(const lb_planner *p, const lb_concat_dest *h,
-                     const lb_tensor *t, lb_tensor *out, int64_t *start) {
-  int axis = axis_of(h->join, t->rank);
+// The dims of the Concat's result of which a value like t is a slice, and where
+// the slice starts along the axis.
+static bool concat_dims(const lb_planner *p, const lb_concat_dest *h,
+                        const lb_tensor *t, lb_tensor *out, int64_t *start) {
+  int axis = axis_of(h->node, t->rank);
   int64_t count;
   if (axis < 0) return false;
   *out = *t;
   *start = out->dims[axis] = 0;
-  for (uint32_t i = 0; i < h->join->n_in; i++) {
-    int64_t length = length_of(h->join, i, axis);
+  for (uint32_t i = 0; i < h->node->n_in; i++) {
+    int64_t length = length_of(h->node, i, axis);
     if (i < h->at) *start += length;
     if (__builtin_add_overflow(out->dims[axis], length, &out->dims[axis]))
       return false;
@@ -103,82 +102,87 @@ static bool surround(const lb_planner *p, const lb_concat_dest *h,
   return !p->prog->limit || lb_tensor_bytes(out) <= p->prog->limit;
 }
 
-// The home of v, if something may still be written there.
-static const lb_concat_dest *home_of(const lb_planner *p, const lb_value *v) {
-  const lb_concat_dest *h = &p->tally.homes[v->id];
-  bool good = h->join && !h->barred && p->tally.needed[h->join->id] &&
-              !p->values.states[h->join->out[0]->id];
+// The destination of v if it can still be written in place; else NULL.
+static const lb_concat_dest *dest_of(const lb_planner *p, const lb_value *v) {
+  const lb_concat_dest *h = &p->tally.concat_dests[v->id];
+  bool good = h->node && !h->needs_dense && p->tally.needed[h->node->id] &&
+              !p->values.states[h->node->out[0]->id];
   return good ? h : NULL;
 }
 
-// The room of a Concat, or NULL. Memory that was given back is none.
-static const lb_pvalue *module_of(const lb_planner *p, const lb_value *joined) {
-  const lb_pvalue *room = p->concat.modules[joined->id];
-  return room && p->values.bufs[room->buffer].place != LB_STORAGE_NONE ? room
+// The buffer of a Concat, or NULL. A buffer whose memory was freed does not
+// count.
+static const lb_pvalue *buffer_of(const lb_planner *p, const lb_value *joined) {
+  const lb_pvalue *buf = p->concat.buffers[joined->id];
+  return buf && p->values.bufs[buf->buffer].storage != LB_STORAGE_NONE ? buf
                                                                        : NULL;
 }
 
-typedef struct address {  // of a value in a room
+typedef struct location {  // of a value in the buffer of a Concat
   lb_tensor tensor;
-  uint32_t buffer;  // LB_NO_BUFFER: the room is not there yet
+  uint32_t buffer;  // LB_NO_BUFFER: not allocated yet
   int64_t offset;
-} address;
+} location;
 
-static lb_status find_spot(lb_planner *p, const lb_value *v, const lb_tensor *t,
-                           bool make, address *out, bool *found);
+static lb_status find_slice(lb_planner *p, const lb_value *v,
+                            const lb_tensor *t, bool create, location *out,
+                            bool *found);
 
-static lb_status make_room(lb_planner *p, const lb_value *joined, address *s) {
-  lb_tensor *jotted;
-  lb_pvalue *room = lb_arena_new(p->state, lb_pvalue, 1);
-  if (!room) return lb_oom();
+static lb_status add_buffer(lb_planner *p, const lb_value *joined,
+                            location *s) {
+  lb_tensor *meta;
+  lb_pvalue *buf = lb_arena_new(p->state, lb_pvalue, 1);
+  if (!buf) return lb_oom();
   if (s->buffer == LB_NO_BUFFER)
     LB_TRY(lb_planner_buffer(p, joined, &s->tensor, &s->buffer));
-  LB_TRY(lb_planner_copy_meta(p, &s->tensor, &jotted));
-  *room = (lb_pvalue){jotted, s->buffer, joined->id, s->offset};
-  p->concat.modules[joined->id] = room;
+  LB_TRY(lb_planner_copy_meta(p, &s->tensor, &meta));
+  *buf = (lb_pvalue){meta, s->buffer, joined->id, s->offset};
+  p->concat.buffers[joined->id] = buf;
   return LB_OK;
 }
 
-// The room for a result like t; made if it is to be.
-static lb_status find_room(lb_planner *p, const lb_value *joined,
-                           const lb_tensor *t, bool make, address *out,
-                           bool *found) {
-  const lb_pvalue *room = module_of(p, joined);
+// Finds the buffer for a Concat's result like t. If it does not exist and
+// `create` is set, it is allocated.
+static lb_status find_buffer(lb_planner *p, const lb_value *joined,
+                             const lb_tensor *t, bool create, location *out,
+                             bool *found) {
+  const lb_pvalue *buf = buffer_of(p, joined);
   *found = true;
-  if (room) {
-    *out = (address){*room->tensor, room->buffer, room->offset};
-    *found = same_dims(room->tensor, t);
+  if (buf) {
+    *out = (location){*buf->tensor, buf->buffer, buf->offset};
+    *found = same_dims(buf->tensor, t);
     return LB_OK;
   }
-  LB_TRY(find_spot(p, joined, t, make, out, found));
-  if (!*found) *out = (address){*t, LB_NO_BUFFER, 0};
+  LB_TRY(find_slice(p, joined, t, create, out, found));
+  if (!*found) *out = (location){*t, LB_NO_BUFFER, 0};
   *found = true;
-  return make ? make_room(p, joined, out) : LB_OK;
+  return create ? add_buffer(p, joined, out) : LB_OK;
 }
 
-// Where v lies in a window of the caller's.
+// The location of v in the caller's strided memory.
 static lb_status find_window(lb_planner *p, const lb_value *v,
-                             const lb_tensor *t, bool make, address *out,
+                             const lb_tensor *t, bool create, location *out,
                              bool *found) {
   uint32_t result;
-  *out = (address){.buffer = LB_NO_BUFFER};
+  *out = (location){.buffer = LB_NO_BUFFER};
   LB_TRY(lb_planner_find_window(p, v, t, &out->tensor, found));
-  if (!*found || !make) return LB_OK;
+  if (!*found || !create) return LB_OK;
   LB_TRY(lb_planner_take_window(p, v, t, &result));
   return lb_planner_add_buffer(p, t, LB_STORAGE_OUTPUT, result, &out->buffer);
 }
 
-// Where v lies in the room of its home, or in a window; it is like t when it is
-// dense.
-static lb_status find_spot(lb_planner *p, const lb_value *v, const lb_tensor *t,
-                           bool make, address *out, bool *found) {
-  const lb_concat_dest *h = home_of(p, v);
+// The location of v in the buffer of its destination, or in the caller's
+// strided memory; `t` is v when dense.
+static lb_status find_slice(lb_planner *p, const lb_value *v,
+                            const lb_tensor *t, bool create, location *out,
+                            bool *found) {
+  const lb_concat_dest *h = dest_of(p, v);
   lb_tensor around;
   int64_t start;
-  LB_TRY(find_window(p, v, t, make, out, found));
-  if (*found || !h || !surround(p, h, t, &around, &start)) return LB_OK;
-  LB_TRY(find_room(p, h->join->out[0], &around, make, out, found));
-  int axis = axis_of(h->join, t->rank);
+  LB_TRY(find_window(p, v, t, create, out, found));
+  if (*found || !h || !concat_dims(p, h, t, &around, &start)) return LB_OK;
+  LB_TRY(find_buffer(p, h->node->out[0], &around, create, out, found));
+  int axis = axis_of(h->node, t->rank);
   out->tensor.dims[axis] = t->dims[axis];
   out->offset +=
       start * out->tensor.strides[axis] * (int64_t)lb_dtype_size(t->dtype);
@@ -188,30 +192,30 @@ static lb_status find_spot(lb_planner *p, const lb_value *v, const lb_tensor *t,
 lb_status lb_planner_find_concat_slice(lb_planner *p, const lb_value *v,
                                        const lb_tensor *t, lb_tensor *out,
                                        bool *found) {
-  address s;
+  location s;
   int last = t->rank - 1;
-  LB_TRY(find_spot(p, v, t, false, &s, found));
+  LB_TRY(find_slice(p, v, t, false, &s, found));
   if (!*found) return LB_OK;
   *out = s.tensor;
-  // A window may have gaps between columns; kernels for that are not there.
+  // A strided result may have gaps between columns; no kernel writes those.
   *found = last < 0 || out->dims[last] == 1 || out->strides[last] == 1;
   return LB_OK;
 }
 
 lb_status lb_planner_bind_concat_slice(lb_planner *p, const lb_value *v,
                                        const lb_tensor *t) {
-  address s;
+  location s;
   bool found;
-  lb_tensor *jotted;
-  LB_TRY(find_spot(p, v, t, true, &s, &found));
+  lb_tensor *meta;
+  LB_TRY(find_slice(p, v, t, true, &s, &found));
   assert(found);
-  LB_TRY(lb_planner_copy_meta(p, &s.tensor, &jotted));
-  return lb_planner_set(p, v, (lb_pvalue){jotted, s.buffer, v->id, s.offset});
+  LB_TRY(lb_planner_copy_meta(p, &s.tensor, &meta));
+  return lb_planner_set(p, v, (lb_pvalue){meta, s.buffer, v->id, s.offset});
 }
 
 // -- the Concat --------------------------------------------------------------
 
-static bool lies_at(const lb_pvalue *s, const address *at) {
+static bool is_at(const lb_pvalue *s, const location *at) {
   if (s->buffer != at->buffer || s->offset != at->offset) return false;
   for (int i = 0; i < s->tensor->rank; i++)
     if (s->tensor->dims[i] != 1 &&
@@ -220,13 +224,13 @@ static bool lies_at(const lb_pvalue *s, const address *at) {
   return true;
 }
 
-static lb_status put_at(lb_planner *p, const lb_pvalue *from, const address *at,
-                        uint32_t value) {
-  lb_pvalue place = {&at->tensor, at->buffer, value, at->offset};
+static lb_status put_at(lb_planner *p, const lb_pvalue *from,
+                        const location *at, uint32_t value) {
+  lb_pvalue slice = {&at->tensor, at->buffer, value, at->offset};
   lb_step_operand in, out;
-  if (lb_tensor_count(from->tensor) == 0 || lies_at(from, at)) return LB_OK;
+  if (lb_tensor_count(from->tensor) == 0 || is_at(from, at)) return LB_OK;
   LB_TRY(lb_planner_operand(p, from, &in));
-  LB_TRY(lb_planner_operand(p, &place, &out));
+  LB_TRY(lb_planner_operand(p, &slice, &out));
   return lb_planner_copy(p, in, out);
 }
 
@@ -234,13 +238,13 @@ lb_status lb_planner_concat(lb_planner *p, const lb_node *n,
                             const lb_pvalue *const *in, const lb_tensor *out,
                             bool *done) {
   const lb_value *joined = n->out[0];
-  address at;
+  location at;
   LB_TRY(lb_planner_find_window(p, joined, out, &at.tensor, done));
-  *done = *done || module_of(p, joined) || home_of(p, joined);
-  if (*done) LB_TRY(find_room(p, joined, out, true, &at, done));
+  *done = *done || buffer_of(p, joined) || dest_of(p, joined);
+  if (*done) LB_TRY(find_buffer(p, joined, out, true, &at, done));
   if (!*done) return LB_OK;
   int axis = axis_of(n, out->rank);
-  const lb_pvalue *room = module_of(p, joined);
+  const lb_pvalue *buf = buffer_of(p, joined);
   uint32_t first = p->plan->n_steps;
   lb_planner_note(p, n, LB_NODE_COPIED, LB_REASON_COPIED, joined->id);
   for (uint32_t i = 0; i < n->n_in; i++) {
@@ -252,5 +256,5 @@ lb_status lb_planner_concat(lb_planner *p, const lb_node *n,
   }
   if (p->plan->n_steps == first)
     lb_planner_note(p, n, LB_NODE_IN_PLACE, LB_REASON_VIEW, joined->id);
-  return lb_planner_set(p, joined, *room);
+  return lb_planner_set(p, joined, *buf);
 }

@@ -1,8 +1,9 @@
-// plan/concat_test.c -- what a Concat joins lies in place, or is copied there.
+// plan/concat_test.c -- inputs of a Concat are written in place, or copied
+// there.
 #include "plan/load_test.h"
 #include "plan/pack_test.h"
 
-static lb_plan_workspace workspace;  // of all plans here
+static lb_plan_workspace workspace;  // shared by all plans of this file
 
 typedef struct fixture {
   lb_graph *g;
@@ -16,8 +17,8 @@ static fixture begin(void) {
   return f;
 }
 
-static lb_value *join2(fixture *f, const char *name, int axis, lb_value *a,
-                       lb_value *b) {
+static lb_value *concat2(fixture *f, const char *name, int axis, lb_value *a,
+                         lb_value *b) {
   lb_node *n = node(f->g->main, LB_OP_Concat, name, 2, (lb_value *[]){a, b}, 1);
   ok(lb_node_set_int(f->g, n, "axis", axis));
   return n->out[0];
@@ -31,7 +32,7 @@ static void build_with(fixture *f, const lb_tensor *in, small_pack *pack) {
 
 static void build(fixture *f, const lb_tensor *in) { build_with(f, in, NULL); }
 
-// The plan, a letter a step: of a launch its cover's, too.
+// The plan as one letter for each step, covers included.
 static void has_steps(const fixture *f, const char *want) {
   char text[64] = "";
   for (uint32_t i = 0; i < f->plan->n_steps; i++)
@@ -39,7 +40,7 @@ static void has_steps(const fixture *f, const char *want) {
   assert_string_equal(text, want);
 }
 
-// Where launch number `i` writes: from which byte on, rows how far apart.
+// Checks where launch number `i` writes: its offset and row stride in bytes.
 static void writes(const fixture *f, uint32_t i, int64_t offset, int64_t row) {
   for (uint32_t k = 0; k < f->plan->n_steps; k++) {
     const lb_launch *l = f->plan->steps[k].launch;
@@ -58,11 +59,11 @@ static bool range_of(const lb_step_operand *o, int64_t *from, int64_t *to) {
   for (int i = 0; i < o->tensor->rank; i++)
     *to += (o->tensor->dims[i] - 1) * o->tensor->strides[i] * size;
   *to += size - 1;
-  return o->place == LB_STORAGE_ARENA;
+  return o->storage == LB_STORAGE_ARENA;
 }
 
 // Reference kernels read inputs while they write outputs.
-static void calls_write_apart_from_what_they_read(const fixture *f) {
+static void check_calls_do_not_overlap(const fixture *f) {
   for (uint32_t i = 0; i < f->plan->n_steps; i++) {
     const lb_step *s = &f->plan->steps[i];
     int64_t from, to, begin, last;
@@ -74,7 +75,7 @@ static void calls_write_apart_from_what_they_read(const fixture *f) {
 }
 
 static void end(fixture *f) {
-  calls_write_apart_from_what_they_read(f);
+  check_calls_do_not_overlap(f);
   lb_plan_release(f->plan);
   unload(&f->l);
 }
@@ -86,11 +87,11 @@ static void launches_write_into_the_result(void **state) {
   lb_value *x = param(r, "x", LB_F32, DIMS(-1, 4));
   lb_value *y = param(r, "y", LB_F32, DIMS(-1, 3));
   lb_value *a = NODE1(r, Exp, "a", x), *b = NODE1(r, Abs, "b", y);
-  RESULTS(r, join2(&f, "j", 1, a, b));
+  RESULTS(r, concat2(&f, "j", 1, a, b));
   lb_tensor in[] = {tensor(LB_F32, NULL, DIMS(5, 4)),
                     tensor(LB_F32, NULL, DIMS(5, 3))};
   build(&f, in);
-  has_steps(&f, "LCcLCc");  // the host's results are copied
+  has_steps(&f, "LCcLCc");  // results of reference kernels are copied
   writes(&f, 0, 0, 28);
   writes(&f, 1, 16, 28);
   assert_int_equal(f.plan->steps[0].launch->addresses[0].base,
@@ -99,23 +100,23 @@ static void launches_write_into_the_result(void **state) {
   end(&f);
 }
 
-// What the pack has needs no memory but the Concat's: 8 rows of 8.
-// The second node of the cover makes a dense result, which is copied into
-// place, of what the first one made.
-static void a_copied_result_is_apart_from_what_made_it(void **state) {
+// The second node of the cover reads the output of the first one and writes a
+// dense result, which is copied into place.
+static void copied_results_do_not_overlap_their_inputs(void **state) {
   (void)state;
   fixture f = begin();
   lb_region *r = f.g->main;
   lb_value *x = param(r, "x", LB_F32, DIMS(3, 5));
   lb_value *a = NODE1(r, Exp, "a", x), *b = NODE1(r, Neg, "b", a);
-  RESULTS(r, join2(&f, "j", 1, b, NODE1(r, Abs, "c", x)));
+  RESULTS(r, concat2(&f, "j", 1, b, NODE1(r, Abs, "c", x)));
   lb_tensor in = tensor(LB_F32, NULL, DIMS(3, 5));
   build(&f, &in);
   has_steps(&f, "LCCcLCc");
   end(&f);
 }
 
-static void kernels_of_the_pack_need_no_other_memory(void **state) {
+// Only the Concat's buffer is allocated: 8 rows of 8.
+static void pack_kernels_need_only_the_concat_buffer(void **state) {
   (void)state;
   fixture f = begin();
   small_pack pack = empty_pack();
@@ -123,7 +124,7 @@ static void kernels_of_the_pack_need_no_other_memory(void **state) {
   lb_region *r = f.g->main;
   lb_value *x = param(r, "x", LB_F32, DIMS(-1, 4));
   lb_value *a = NODE1(r, Exp, "a", x), *b = NODE1(r, Exp, "b", x);
-  lb_value *j = join2(&f, "j", 1, a, b);
+  lb_value *j = concat2(&f, "j", 1, a, b);
   RESULTS(r, NODE1(r, Det, "det", j));
   lb_tensor in = tensor(LB_F32, NULL, DIMS(8, 4));
   build_with(&f, &in, &pack);
@@ -134,27 +135,27 @@ static void kernels_of_the_pack_need_no_other_memory(void **state) {
   end(&f);
 }
 
-static void a_tree_of_them_is_one_buffer(void **state) {
+static void nested_concats_share_one_buffer(void **state) {
   (void)state;
   fixture f = begin();
   lb_region *r = f.g->main;
   lb_value *x = param(r, "x", LB_F32, DIMS(-1, 4));
-  lb_value *inner = join2(&f, "i", 1, NODE1(r, Exp, "a", x), x);
-  lb_value *outer = join2(&f, "o", 1, NODE1(r, Neg, "b", x), inner);
+  lb_value *inner = concat2(&f, "i", 1, NODE1(r, Exp, "a", x), x);
+  lb_value *outer = concat2(&f, "o", 1, NODE1(r, Neg, "b", x), inner);
   RESULTS(r, outer);
   lb_tensor in = tensor(LB_F32, NULL, DIMS(5, 4));
   build(&f, &in);
   has_steps(&f, "LCccLCc");
   writes(&f, 0, 16, 48);
   writes(&f, 1, 0, 48);
-  const lb_step *copy = &f.plan->steps[3];  // of x, which lies elsewhere
+  const lb_step *copy = &f.plan->steps[3];  // of x, which is not in the buffer
   assert_int_equal(copy->kind, LB_STEP_COPY);
   assert_int_equal(copy->out[0].offset, 32);
   assert_int_equal(copy->out[0].tensor->strides[0], 12);
   end(&f);
 }
 
-static void parts_of_a_split_stay_where_they_are(void **state) {
+static void parts_of_a_split_are_concatenated_in_place(void **state) {
   (void)state;
   fixture f = begin();
   lb_region *r = f.g->main;
@@ -176,8 +177,8 @@ static void parts_of_a_split_stay_where_they_are(void **state) {
   end(&f);
 }
 
-// Reshape would have to copy what lies in strides: the value stays dense.
-static void who_cannot_read_strides_is_spared_them(void **state) {
+// Reshape would have to copy a strided value, so the value stays dense.
+static void readers_without_strides_get_dense_values(void **state) {
   (void)state;
   fixture f = begin();
   lb_region *r = f.g->main;
@@ -185,20 +186,21 @@ static void who_cannot_read_strides_is_spared_them(void **state) {
   ok(lb_const_ints(f.g, "flat", (int64_t[]){-1}, 1, &flat));
   lb_value *a = NODE1(r, Exp, "a", x);
   lb_value *re = NODE1(r, Reshape, "re", a, flat);
-  RESULTS(r, join2(&f, "j", 1, a, x), NODE1(r, Neg, "neg", re));
+  RESULTS(r, concat2(&f, "j", 1, a, x), NODE1(r, Neg, "neg", re));
   lb_tensor in = tensor(LB_F32, NULL, DIMS(5, 4));
   build(&f, &in);
   has_steps(&f, "LCCLC");
   end(&f);
 }
 
-// A length that only the shape tells: nothing is known when `a` is made.
-static void lengths_that_vary_are_joined_by_a_call(void **state) {
+// The length depends on the shape, so the slice is not known when `a` is
+// planned.
+static void varying_lengths_are_concatenated_by_a_call(void **state) {
   (void)state;
   fixture f = begin();
   lb_region *r = f.g->main;
   lb_value *x = param(r, "x", LB_F32, DIMS(-1, 4));
-  RESULTS(r, join2(&f, "j", 0, NODE1(r, Exp, "a", x), x));
+  RESULTS(r, concat2(&f, "j", 0, NODE1(r, Exp, "a", x), x));
   lb_tensor in = tensor(LB_F32, NULL, DIMS(5, 4));
   build(&f, &in);
   has_steps(&f, "LCC");
@@ -208,12 +210,12 @@ static void lengths_that_vary_are_joined_by_a_call(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(launches_write_into_the_result),
-      cmocka_unit_test(a_copied_result_is_apart_from_what_made_it),
-      cmocka_unit_test(kernels_of_the_pack_need_no_other_memory),
-      cmocka_unit_test(a_tree_of_them_is_one_buffer),
-      cmocka_unit_test(parts_of_a_split_stay_where_they_are),
-      cmocka_unit_test(who_cannot_read_strides_is_spared_them),
-      cmocka_unit_test(lengths_that_vary_are_joined_by_a_call),
+      cmocka_unit_test(copied_results_do_not_overlap_their_inputs),
+      cmocka_unit_test(pack_kernels_need_only_the_concat_buffer),
+      cmocka_unit_test(nested_concats_share_one_buffer),
+      cmocka_unit_test(parts_of_a_split_are_concatenated_in_place),
+      cmocka_unit_test(readers_without_strides_get_dense_values),
+      cmocka_unit_test(varying_lengths_are_concatenated_by_a_call),
   };
-  return cmocka_run_group_tests_name("join", tests, NULL, NULL);
+  return cmocka_run_group_tests_name("concat", tests, NULL, NULL);
 }

@@ -1,9 +1,9 @@
 // plan/cover.c -- how a partition runs before its own kernel exists.
 //
-// Its nodes are taken in *pieces*: stretches of them whose kernels the pack
-// has, the longest first. A node that is in none runs by its host kernel. Where
-// pieces begin is decided once for a recipe, and remembered there: to decide it
-// at each new shape would be to try every stretch again.
+// Its nodes are split into *pieces*: ranges of nodes for which the built-in
+// pack has a kernel, the longest first. A node in no piece runs its reference
+// kernel. Where pieces start is decided once per launch template and stored
+// there, because trying every range at each new shape would be slow.
 #include "plan/cover.h"
 
 #include "plan/planner.h"
@@ -14,8 +14,8 @@ static bool reads(const lb_node *n, const lb_value *v) {
   return false;
 }
 
-// Nodes [from, to) as a partition of their own; false if more of them than the
-// last one's value is read outside.
+// Nodes [from, to) as a partition of their own; false if values other than the
+// last node's are read outside.
 static bool piece_of(const lb_partition *part, uint32_t from, uint32_t to,
                      lb_partition *out) {
   for (uint32_t i = from; i + 1 < to; i++)
@@ -34,7 +34,7 @@ static bool piece_of(const lb_partition *part, uint32_t from, uint32_t to,
   return true;
 }
 
-// The slot of the piece if the pack has its kernel, else NULL.
+// The slot of the piece if the pack has its kernel; else NULL.
 static lb_status try_slot(lb_planner *p, const lb_partition *piece,
                           lb_binding *b, lb_slot **out) {
   lb_slots *slots = p->prog->slots;
@@ -48,7 +48,8 @@ static lb_status try_slot(lb_planner *p, const lb_partition *piece,
   return lb_slots_try_pack(slots, &b->spec, &facts, out);
 }
 
-// Where the longest piece from there ends; a node alone is one in any case.
+// Finds the end of the longest piece that starts at `from`. A single node is
+// always a piece.
 static lb_status end_of(lb_planner *p, const lb_partition *part, uint32_t from,
                         uint32_t *out) {
   for (uint32_t to = part->n_nodes; to > from + 1; to--) {
@@ -65,11 +66,11 @@ static lb_status end_of(lb_planner *p, const lb_partition *part, uint32_t from,
   return LB_OK;
 }
 
-static lb_status decide(lb_planner *p, const lb_partition *part,
-                        uint64_t *cuts) {
-  *cuts = 0;
+static lb_status find_piece_starts(lb_planner *p, const lb_partition *part,
+                                   uint64_t *starts) {
+  *starts = 0;
   for (uint32_t from = 0; from < part->n_nodes;) {
-    *cuts |= UINT64_C(1) << from;
+    *starts |= UINT64_C(1) << from;
     LB_TRY(end_of(p, part, from, &from));
   }
   return LB_OK;
@@ -77,7 +78,7 @@ static lb_status decide(lb_planner *p, const lb_partition *part,
 
 // -- steps -------------------------------------------------------------------
 
-// Memory for what node i makes; that of the last one is there.
+// Memory for the output of node i; that of the last node already exists.
 static lb_status place(lb_planner *p, const lb_partition *part, uint32_t i) {
   const lb_value *v = part->nodes[i]->out[0];
   lb_tensor t;
@@ -86,8 +87,8 @@ static lb_status place(lb_planner *p, const lb_partition *part, uint32_t i) {
   return lb_planner_place(p, v, &t);
 }
 
-// What the partition reads stays until all of it has run; what its nodes read
-// of each other does not.
+// The partition's inputs stay alive until all of it has run; values inside the
+// partition are freed after their last reader.
 static void end_reads(lb_planner *p, const lb_partition *part, uint32_t i) {
   const lb_node *n = part->nodes[i];
   for (uint32_t k = 0; k < n->n_in; k++)
@@ -96,8 +97,8 @@ static void end_reads(lb_planner *p, const lb_partition *part, uint32_t i) {
         lb_planner_unuse(p, n->in[k], 1);
 }
 
-// A reference kernel's result is dense. Where it should lie otherwise, it is
-// copied.
+// Reference kernels write dense results. If the value is strided, the result is
+// copied into it.
 static lb_status put_call(lb_planner *p, const lb_partition *part, uint32_t i,
                           lb_reason why) {
   const lb_node *n = part->nodes[i];
@@ -120,7 +121,7 @@ static lb_status put_call(lb_planner *p, const lb_partition *part, uint32_t i,
     temp.value = result->value;
     call.out[0] = temp;
   }
-  end_reads(p, part, i);  // once all has memory that is written meanwhile
+  end_reads(p, part, i);  // after all memory written by this step is allocated
   LB_TRY(p->launch.covers ? lb_planner_push(p, &call)
                           : lb_planner_push_call(p, &call));
   if (dense) return LB_OK;
@@ -135,10 +136,10 @@ static lb_status put_piece(lb_planner *p, const lb_partition *part,
   lb_slot *slot = NULL;
   if (piece_of(part, from, to, &piece)) LB_TRY(try_slot(p, &piece, &b, &slot));
   if (slot) {
-    lb_launch_template recipe;
+    lb_launch_template tmpl;
     LB_TRY(place(p, part, to - 1));
-    lb_launch_template_init(&recipe, p->prog->slots->device, &b.spec, slot);
-    LB_TRY(lb_planner_add_launch(p, &piece, &b, &recipe));
+    lb_launch_template_init(&tmpl, p->prog->slots->device, &b.spec, slot);
+    LB_TRY(lb_planner_add_launch(p, &piece, &b, &tmpl));
   }
   for (uint32_t i = from; i < to; i++) {
     if (slot)
@@ -170,23 +171,24 @@ lb_status lb_planner_cover(lb_planner *p, const lb_partition *part,
 
 _Static_assert(LB_SPEC_MAX_NODES <= 64, "a bit for each node");
 
-// All else of a recipe stays as it was made.
+// `pieces` is the only field of a launch template that changes after it is
+// built.
 static _Atomic uint64_t *pieces_of(const lb_launch_template *r) {
   return &((lb_launch_template *)(uintptr_t)r)->pieces;
 }
 
 lb_status lb_planner_find_pieces(lb_planner *p, const lb_partition *part,
-                                 const lb_launch_template *recipe,
+                                 const lb_launch_template *tmpl,
                                  uint64_t *out) {
-  *out = atomic_load_explicit(pieces_of(recipe), memory_order_relaxed);
+  *out = atomic_load_explicit(pieces_of(tmpl), memory_order_relaxed);
   if (*out) return LB_OK;
-  LB_TRY(decide(p, part, out));
-  atomic_store_explicit(pieces_of(recipe), *out, memory_order_relaxed);
+  LB_TRY(find_piece_starts(p, part, out));
+  atomic_store_explicit(pieces_of(tmpl), *out, memory_order_relaxed);
   return LB_OK;
 }
 
-// A spec says every rounding. Reference kernels round in their own order, and
-// so do the pieces of an attention, which goes over blocks of keys.
+// A spec determines every rounding. Reference kernels round in their own order,
+// and so do the pieces of an attention, whose kernel processes keys in blocks.
 lb_status lb_planner_covers_exactly(lb_planner *p, const lb_partition *part,
                                     uint64_t pieces, bool *out) {
   *out = part->form != LB_FORM_ATTENTION;

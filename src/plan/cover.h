@@ -4,21 +4,23 @@
 
 #include "plan/values.h"
 
-// Where the pieces of the partition begin: bit i is set if one does at node i.
-// `recipe` is that of its launch, and remembers it.
+// Finds where the pieces of the partition's cover start: bit i is set if a
+// piece starts at node i. The result is remembered in `tmpl`, the partition's
+// launch template.
 struct lb_launch_template;
 lb_status lb_planner_find_pieces(lb_planner *p, const lb_partition *part,
-                                 const struct lb_launch_template *recipe,
+                                 const struct lb_launch_template *tmpl,
                                  uint64_t *out);
 
-// Whether pieces give the bits of the partition's kernel.
+// Whether the pieces give results bit-identical to those of the partition's
+// kernel.
 lb_status lb_planner_covers_exactly(lb_planner *p, const lb_partition *part,
                                     uint64_t pieces, bool *out);
 
-#define LB_ALL_PIECES UINT64_MAX  // every node is one, and is called
+#define LB_ALL_PIECES UINT64_MAX  // every node is a piece, and a call
 
-// Adds the steps that stand for the partition, whose result is placed. `why`
-// says of calls among them why they are no launches.
+// Adds the steps of the cover. Memory for the partition's result has been set.
+// `why` becomes the reason of the calls among the steps.
 lb_status lb_planner_cover(lb_planner *p, const lb_partition *part,
                            uint64_t pieces, lb_reason why);
 

@@ -1,11 +1,11 @@
-// plan/cover_test.c -- what stands for a partition whose kernel is not there.
+// plan/cover_test.c -- what runs while a partition has no kernel.
 #include "plan/load_test.h"
 #include "plan/pack_test.h"
 
-static lb_plan_workspace workspace;  // of all plans here
+static lb_plan_workspace workspace;  // shared by all plans of this file
 
-// The plan of a graph, which is used up: a letter a step, L with what it skips,
-// and the arena it needs.
+// The plan of a graph, which is freed, as text: one letter for each step, L
+// with the number of steps it skips. Returns the size of the arena.
 static size_t text_of(lb_graph *g, const lb_tensor *in, small_pack *pack,
                       bool deterministic, char *out, size_t cap) {
   loaded l;
@@ -26,7 +26,7 @@ static size_t text_of(lb_graph *g, const lb_tensor *in, small_pack *pack,
   return arena;
 }
 
-// Of abs(neg(exp(x))) with this pack.
+// The plan of abs(neg(exp(x))) with this pack.
 static size_t plan_text_of(small_pack *pack, bool deterministic, char *out,
                            size_t cap) {
   lb_graph *g;
@@ -52,14 +52,14 @@ static void without_a_pack_every_node_is_called(void **state) {
 }
 
 // x[a,b,c] as [a,c,b].
-static lb_value *turned(lb_graph *g, lb_value *x) {
+static lb_value *transposed(lb_graph *g, lb_value *x) {
   lb_node *t = node(g->main, LB_OP_Transpose, "t", 1, &x, 1);
   ok(lb_node_set_ints(g, t, "perm", (int64_t[]){0, 2, 1}, 3));
   return t->out[0];
 }
 
-// A convolution of x[2,4,8], whose channels lie apart, in groups of them.
-static void an_image_is_laid_as_the_kernel_wants_it(void **state) {
+// A grouped convolution of x[2,4,8], whose channels are strided.
+static void strided_channels_are_copied(void **state) {
   (void)state;
   small_pack p = empty_pack();
   lb_graph *g;
@@ -70,7 +70,7 @@ static void an_image_is_laid_as_the_kernel_wants_it(void **state) {
   ok(lb_const_new(g, "w", &wt, &w));
   lb_region *r = g->main;
   lb_value *x = param(r, "x", LB_F32, DIMS(2, 4, 8));
-  lb_value *t = turned(g, x);
+  lb_value *t = transposed(g, x);
   lb_node *y = node(r, LB_OP_Conv, "y", 2, (lb_value *[]){t, w}, 1);
   ok(lb_node_set_int(g, y, "channels_last", 1));
   ok(lb_node_set_int(g, y, "group", 2));
@@ -82,14 +82,14 @@ static void an_image_is_laid_as_the_kernel_wants_it(void **state) {
   assert_int_equal(arena, 2 * 4 * 8 * 4);
 }
 
-// op of x[2,4,n] and itself, turned.
-static void turned_is_copied_before(lb_op op, int64_t n) {
+// Plans op of x[2,4,n] and its transpose.
+static void check_transposed_is_copied(lb_op op, int64_t n) {
   small_pack p = empty_pack();
   lb_graph *g;
   ok(lb_graph_new(&g));
   lb_region *r = g->main;
   lb_value *x = param(r, "x", LB_F32, DIMS(2, 4, n));
-  lb_value *t = turned(g, x);
+  lb_value *t = transposed(g, x);
   lb_node *y = node(r, op, "y", 2, (lb_value *[]){x, t}, 1);
   RESULTS(r, y->out[0]);
   lb_tensor in = tensor(LB_F32, NULL, DIMS(2, 4, n));
@@ -99,18 +99,19 @@ static void turned_is_copied_before(lb_op op, int64_t n) {
   assert_int_equal(arena, 2 * 4 * n * 4);
 }
 
-static void a_second_factor_is_laid_as_the_kernel_wants_it(void **state) {
+static void transposed_matmul_operands_are_copied(void **state) {
   (void)state;
-  turned_is_copied_before(LB_OP_MatMul, 8);
+  check_transposed_is_copied(LB_OP_MatMul, 8);
 }
 
-static void an_operand_of_a_map_is_turned_before_it(void **state) {
+static void transposed_elementwise_operands_are_copied(void **state) {
   (void)state;
-  turned_is_copied_before(LB_OP_Add, 4);
+  check_transposed_is_copied(LB_OP_Add, 4);
 }
 
-// x[1,4,4] turned, for each of three: a copy would be three times as large.
-static void what_repeats_is_not_written_down(void **state) {
+// x[1,4,4] transposed and broadcast to three: a copy would be three times as
+// large.
+static void broadcast_operands_are_not_copied(void **state) {
   (void)state;
   small_pack p = empty_pack();
   lb_graph *g;
@@ -119,7 +120,7 @@ static void what_repeats_is_not_written_down(void **state) {
   lb_region *r = g->main;
   ok(lb_const_ints(g, "shape", (int64_t[]){3, 4, 4}, 3, &shape));
   lb_value *x = param(r, "x", LB_F32, DIMS(1, 4, 4));
-  lb_value *t = turned(g, x);
+  lb_value *t = transposed(g, x);
   lb_node *e = node(r, LB_OP_Expand, "e", 2, (lb_value *[]){t, shape}, 1);
   lb_node *y = node(r, LB_OP_MatMul, "y", 2, (lb_value *[]){x, e->out[0]}, 1);
   RESULTS(r, y->out[0]);
@@ -129,17 +130,17 @@ static void what_repeats_is_not_written_down(void **state) {
   assert_string_equal(text, "L1 C ");
 }
 
-static void a_kernel_of_the_pack_needs_no_cover(void **state) {
+static void pack_kernels_need_no_cover(void **state) {
   (void)state;
   small_pack p = empty_pack();
   char text[64];
   ADD_CHAIN(&p, LB_S_EXP, LB_S_NEG, LB_S_ABS);
-  // Nor temporaries: the result is the caller's memory.
+  // No temporaries either: the result is written to the caller's memory.
   assert_int_equal(plan_text(&p, text, sizeof text), 0);
   assert_string_equal(text, "L0 ");
 }
 
-static void the_longest_pieces_of_the_pack_cover_it(void **state) {
+static void the_cover_uses_the_longest_pack_kernels(void **state) {
   (void)state;
   small_pack p = empty_pack();
   char text[64];
@@ -154,7 +155,7 @@ static void the_longest_pieces_of_the_pack_cover_it(void **state) {
   assert_string_equal(text, "L2 L0 L0 ");
 }
 
-static void what_gives_other_bits_stays_alone_if_asked(void **state) {
+static void deterministic_plans_use_exact_covers_only(void **state) {
   (void)state;
   small_pack p = empty_pack();
   char text[64];
@@ -171,13 +172,13 @@ static void what_gives_other_bits_stays_alone_if_asked(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(without_a_pack_every_node_is_called),
-      cmocka_unit_test(an_image_is_laid_as_the_kernel_wants_it),
-      cmocka_unit_test(a_second_factor_is_laid_as_the_kernel_wants_it),
-      cmocka_unit_test(an_operand_of_a_map_is_turned_before_it),
-      cmocka_unit_test(what_repeats_is_not_written_down),
-      cmocka_unit_test(a_kernel_of_the_pack_needs_no_cover),
-      cmocka_unit_test(the_longest_pieces_of_the_pack_cover_it),
-      cmocka_unit_test(what_gives_other_bits_stays_alone_if_asked),
+      cmocka_unit_test(strided_channels_are_copied),
+      cmocka_unit_test(transposed_matmul_operands_are_copied),
+      cmocka_unit_test(transposed_elementwise_operands_are_copied),
+      cmocka_unit_test(broadcast_operands_are_not_copied),
+      cmocka_unit_test(pack_kernels_need_no_cover),
+      cmocka_unit_test(the_cover_uses_the_longest_pack_kernels),
+      cmocka_unit_test(deterministic_plans_use_exact_covers_only),
   };
   return cmocka_run_group_tests_name("cover", tests, NULL, NULL);
 }

@@ -1,9 +1,9 @@
-// plan/dims.c -- dims by expressions, at the sizes of a signature.
+// plan/dims.c -- evaluates symbolic dims at the sizes of a signature.
 //
-// What a plain partition makes has the dims that its expression says; binding
-// checks that what it reads fits. Whatever is odd (a size that only data tells,
-// operands that do not fit, more bytes than there may be) is left to shape
-// rules, which know why.
+// The output of a plain partition has the dims of its expression; binding
+// checks that the inputs fit. All other cases (a size that depends on data,
+// inputs that do not fit, values above the memory limit) are left to the shape
+// rules, which report the error.
 #include "plan/planner.h"
 
 // -- sizes -------------------------------------------------------------------
@@ -51,7 +51,8 @@ bool lb_planner_expect(lb_planner *p, const lb_value *v, lb_tensor *out) {
   return true;
 }
 
-// Elements of which any dtype has bytes that are allowed; 0 of others.
+// The number of elements; 0 if the tensor might exceed the limit (for the
+// largest dtype).
 static int64_t count_of(const lb_planner *p, const lb_tensor *t) {
   int64_t most = (int64_t)1 << 40, count = 1;
   if (p->prog->limit && p->prog->limit / 8 < (size_t)most)
@@ -76,7 +77,7 @@ static int axis_of(const lb_node *n, int rank) {
   return axis < 0 || axis >= rank ? -1 : (int)axis;
 }
 
-// Do the parts, beside each other along the axis, make up the whole?
+// Whether the parts, concatenated along the axis, have the shape of the whole.
 static bool joins(const lb_tensor *const *parts, uint32_t n,
                   const lb_tensor *whole, int axis) {
   int64_t length = 0;
@@ -169,7 +170,7 @@ lb_status lb_planner_known(lb_planner *p, const lb_node *n, bool *done) {
 
 // -- partitions --------------------------------------------------------------
 
-// Everything it reads is known.
+// Whether all inputs are known.
 static bool is_known(const lb_planner *p, const lb_node *n) {
   for (uint32_t i = 0; i < n->n_in; i++) {
     if (!n->in[i] || n->in[i]->info.data) continue;
@@ -179,7 +180,7 @@ static bool is_known(const lb_planner *p, const lb_node *n) {
   return true;
 }
 
-// Nodes that are computed while planning make constants.
+// Such nodes are computed while planning and yield constants.
 static bool is_computed(const lb_planner *p, const lb_partition *part) {
   for (uint32_t i = 0; i < part->n_nodes; i++)
     if (is_known(p, part->nodes[i])) return true;
@@ -200,7 +201,7 @@ static bool is_ready(lb_planner *p, const lb_partition *part) {
   return p->dims.exact;
 }
 
-// Dims of what a reduction reads have to be known, too.
+// The dims of a reduction's input have to be known, too.
 bool lb_planner_expect_result(lb_planner *p, const lb_partition *part,
                               lb_tensor *out) {
   lb_tensor x;

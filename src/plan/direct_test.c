@@ -1,20 +1,20 @@
-// plan/direct_test.c -- partitions that are planned without a look at their
-// nodes, and those that cannot be.
+// plan/direct_test.c -- partitions that are planned by expressions, without
+// visiting their nodes, and those that cannot be.
 #include <stdlib.h>
 
 #include "plan/load_test.h"
 #include "plan/pack_test.h"
 
-static lb_plan_workspace workspace;  // of all plans here
+static lb_plan_workspace workspace;  // shared by all plans of this file
 
-// The long way for all partitions.
-static void never_directly(loaded *f) {
+// Plans all partitions node by node.
+static void disable_direct_planning(loaded *f) {
   for (uint32_t i = 0; i < f->prog->parts->n_parts; i++)
     f->prog->parts->parts[i]->plain = false;
 }
 
 static void same_operand(const lb_step_operand *a, const lb_step_operand *b) {
-  assert_int_equal(a->place, b->place);
+  assert_int_equal(a->storage, b->storage);
   assert_int_equal(a->index, b->index);
   assert_int_equal(a->offset, b->offset);
   assert_int_equal(a->tensor->rank, b->tensor->rank);
@@ -59,7 +59,7 @@ static void same_plan(const lb_plan *a, const lb_plan *b) {
   }
 }
 
-// Both ways at one shape of the only input.
+// Compares both ways at one shape of the only input.
 static void compare(loaded *f, const lb_tensor *in) {
   lb_plan *direct, *slow;
   bool *plain = calloc(f->prog->parts->n_parts, sizeof *plain);
@@ -68,7 +68,7 @@ static void compare(loaded *f, const lb_tensor *in) {
   ok(lb_plan_first(f->prog, f->g->main, in, wanted, &workspace, &direct));
   for (uint32_t i = 0; i < f->prog->parts->n_parts; i++)
     plain[i] = f->prog->parts->parts[i]->plain;
-  never_directly(f);
+  disable_direct_planning(f);
   ok(lb_plan_first(f->prog, f->g->main, in, wanted, &workspace, &slow));
   for (uint32_t i = 0; i < f->prog->parts->n_parts; i++)
     f->prog->parts->parts[i]->plain = plain[i];
@@ -78,8 +78,7 @@ static void compare(loaded *f, const lb_tensor *in) {
   free(plain);
 }
 
-// abs(x[n, m]), joined with itself reversed in time by a Transpose, and so on:
-// launches, views, a Concat in place and shape arithmetic.
+// Nodes that become launches, views, an in-place Concat and shape arithmetic.
 static lb_value *some_nodes(lb_graph *g) {
   lb_region *r = g->main;
   lb_value *x = param(r, "x", LB_F32, DIMS(-1, 6)), *to, *zero;
@@ -96,7 +95,7 @@ static lb_value *some_nodes(lb_graph *g) {
   return NODE1(r, Transpose, "t", cat->out[0]);
 }
 
-static void both_ways_give_one_plan(void **state) {
+static void both_ways_give_the_same_plan(void **state) {
   (void)state;
   loaded f;
   small_pack pack = empty_pack();
@@ -114,8 +113,8 @@ static void both_ways_give_one_plan(void **state) {
   unload(&f);
 }
 
-// x[a, 8] + y[b, 8]: nobody knows at load whether they fit.
-static void what_does_not_fit_is_an_error_all_the_same(void **state) {
+// x[a, 8] + y[b, 8]: at load it is not known whether they fit.
+static void mismatched_shapes_are_still_errors(void **state) {
   (void)state;
   loaded f;
   lb_plan *plan;
@@ -148,7 +147,7 @@ static void what_does_not_fit_is_an_error_all_the_same(void **state) {
     assert_int_equal(lb_status_code(st), LB_INVALID);
     lb_status_drop(st);
   }
-  // One of them repeats.
+  // One of them is broadcast.
   in[1] = tensor(LB_F32, NULL, DIMS(1, 8));
   ok(lb_plan_first(f.prog, r, in, &(lb_want){.wanted = true}, &workspace,
                    &plan));
@@ -163,7 +162,7 @@ static void what_does_not_fit_is_an_error_all_the_same(void **state) {
   unload(&f);
 }
 
-static void add_product(small_pack *pack) {
+static void add_matmul(small_pack *pack) {
   lb_spec_builder b;
   lb_spec s;
   lb_spec_begin(&b, LB_FORM_MATMUL);
@@ -176,9 +175,9 @@ static void add_product(small_pack *pack) {
 }
 
 // x[n, k] times w[4, 3], for which the pack has a kernel.
-static void prepare_product(loaded *f, small_pack *pack) {
+static void prepare_matmul(loaded *f, small_pack *pack) {
   static float weights[12];
-  add_product(pack);
+  add_matmul(pack);
   ok(lb_graph_new(&f->g));
   lb_region *r = f->g->main;
   lb_value *x = param(r, "x", LB_F32, DIMS(-1, -1)), *w;
@@ -188,13 +187,13 @@ static void prepare_product(loaded *f, small_pack *pack) {
   load(f, f->g, &pack->head, false);
 }
 
-// x[n, k] times a constant [4, 3]: k may be anything until it is there.
-static void rows_of_another_length_are_not_multiplied(void **state) {
+// x[n, k] times a constant [4, 3]: k is not known before the run.
+static void matmul_with_mismatched_k_is_an_error(void **state) {
   (void)state;
   loaded f;
   lb_plan *plan;
   small_pack pack = empty_pack();
-  prepare_product(&f, &pack);
+  prepare_matmul(&f, &pack);
   lb_tensor in = tensor(LB_F32, NULL, DIMS(50, 4));
   ok(lb_plan_first(f.prog, f.g->main, &in, &(lb_want){.wanted = true},
                    &workspace, &plan));
@@ -207,13 +206,13 @@ static void rows_of_another_length_are_not_multiplied(void **state) {
   unload(&f);
 }
 
-static void the_first_plan_wants_the_kernels_of_any_rows(void **state) {
+static void the_first_plan_requests_kernels_for_any_rows(void **state) {
   (void)state;
   loaded f;
   lb_plan *plan;
   size_t wanted = 0;
   small_pack pack = empty_pack();
-  prepare_product(&f, &pack);
+  prepare_matmul(&f, &pack);
   for (int64_t n = 50; n < 350; n++) {
     lb_tensor in = tensor(LB_F32, NULL, DIMS(n % 300 + 1, 4));
     ok(lb_plan_first(f.prog, f.g->main, &in, &(lb_want){.wanted = true},
@@ -226,7 +225,7 @@ static void the_first_plan_wants_the_kernels_of_any_rows(void **state) {
   unload(&f);
 }
 
-// -- twins -------------------------------------------------------------------
+// -- equivalent partitions ----------------------------------------------------
 
 static lb_value *times(lb_graph *g, lb_value *x, const char *name, float *w) {
   lb_tensor t = tensor(LB_F32, w, DIMS(4, 4));
@@ -236,20 +235,20 @@ static lb_value *times(lb_graph *g, lb_value *x, const char *name, float *w) {
 }
 
 // x[n, 4] times one matrix after the other.
-static void twins_share_all_but_where_operands_lie(void **state) {
+static void equivalent_partitions_share_arguments(void **state) {
   (void)state;
   static float weights[3][16];
   loaded f;
   lb_plan *plan;
   small_pack pack = empty_pack();
-  add_product(&pack);
+  add_matmul(&pack);
   ok(lb_graph_new(&f.g));
   lb_value *x = param(f.g->main, "x", LB_F32, DIMS(-1, 4));
   x = times(f.g, x, "a", weights[0]);
   x = times(f.g, x, "b", weights[1]);
   RESULTS(f.g->main, times(f.g, x, "c", weights[2]));
   load(&f, f.g, &pack.head, false);
-  assert_int_equal(f.prog->twins.n_groups, 1);
+  assert_int_equal(f.prog->classes.n_classes, 1);
   for (int64_t n = 1; n < 100; n += 7) {
     lb_tensor in = tensor(LB_F32, NULL, DIMS(n, 4));
     compare(&f, &in);
@@ -263,8 +262,8 @@ static void twins_share_all_but_where_operands_lie(void **state) {
   unload(&f);
 }
 
-// The absolute of x[n, 6] three times: twice beside each other, then alone.
-static void twins_that_lie_otherwise_are_bound(void **state) {
+// abs(x[n, 6]) three times: twice as inputs of one Concat, then alone.
+static void equivalent_partitions_with_other_strides_are_bound(void **state) {
   (void)state;
   loaded f;
   small_pack pack = empty_pack();
@@ -277,7 +276,7 @@ static void twins_that_lie_otherwise_are_bound(void **state) {
   ok(lb_node_set_int(f.g, cat, "axis", 1));
   RESULTS(r, cat->out[0], NODE1(r, Abs, "c", x));
   load(&f, f.g, &pack.head, false);
-  assert_int_equal(f.prog->twins.n_groups, 1);
+  assert_int_equal(f.prog->classes.n_classes, 1);
   for (int64_t n = 1; n < 100; n += 7) {
     lb_tensor in = tensor(LB_F32, NULL, DIMS(n, 6));
     compare(&f, &in);
@@ -285,8 +284,8 @@ static void twins_that_lie_otherwise_are_bound(void **state) {
   unload(&f);
 }
 
-static uint32_t group_of(const loaded *f, const lb_value *v) {
-  return f->prog->twins.of_node[v->producer->id]->group;
+static uint32_t class_of(const loaded *f, const lb_value *v) {
+  return f->prog->classes.of_node[v->producer->id]->class_id;
 }
 
 static lb_value *leaky(lb_graph *g, lb_value *x, const char *name,
@@ -303,7 +302,7 @@ static lb_value *plus(lb_graph *g, lb_value *x, const char *name, float *y) {
   return NODE1(g->main, Add, name, x, c);
 }
 
-static void what_differs_in_anything_is_no_twin(void **state) {
+static void different_partitions_are_not_equivalent(void **state) {
   (void)state;
   static float one[] = {1}, also_one[] = {1}, two[] = {2};
   loaded f;
@@ -318,16 +317,16 @@ static void what_differs_in_anything_is_no_twin(void **state) {
                    plus(f.g, x, "g", also_one)};
   RESULTS(r, v[0], v[1], v[2], v[3], v[4], v[5], v[6]);
   load(&f, f.g, &pack.head, false);
-  assert_int_equal(f.prog->twins.n_groups, 2);
-  assert_int_equal(group_of(&f, v[0]), group_of(&f, v[2]));
-  assert_int_equal(group_of(&f, v[4]), group_of(&f, v[6]));
-  assert_int_not_equal(group_of(&f, v[0]), group_of(&f, v[4]));
+  assert_int_equal(f.prog->classes.n_classes, 2);
+  assert_int_equal(class_of(&f, v[0]), class_of(&f, v[2]));
+  assert_int_equal(class_of(&f, v[4]), class_of(&f, v[6]));
+  assert_int_not_equal(class_of(&f, v[0]), class_of(&f, v[4]));
   for (int i = 1; i < 6; i += 2)  // another slope, symbol, addend
-    assert_int_equal(group_of(&f, v[i]), LB_NO_PART_CLASS);
+    assert_int_equal(class_of(&f, v[i]), LB_NO_PART_CLASS);
   unload(&f);
 }
 
-// Of exp(x) and -x, the one minus the other.
+// exp(x) - (-x), or the reverse.
 static lb_value *difference(lb_graph *g, lb_value *x, bool swapped) {
   lb_value *e = NODE1(g->main, Exp, "e", x), *n = NODE1(g->main, Neg, "n", x);
   return swapped ? NODE1(g->main, Sub, "s", n, e)
@@ -341,7 +340,7 @@ static lb_value *read_transposed(lb_graph *g, lb_value *x, const int64_t *perm,
   return NODE1(g->main, Abs, "a", n->out[0]);
 }
 
-static void twins_read_values_of_one_order_dtype_and_transpose(void **state) {
+static void equivalence_needs_equal_order_dtype_and_transpose(void **state) {
   (void)state;
   static const int64_t to_last[] = {0, 2, 1}, twice[] = {1, 2, 0};
   loaded f;
@@ -363,20 +362,20 @@ static void twins_read_values_of_one_order_dtype_and_transpose(void **state) {
   RESULTS(r, v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8]);
   load(&f, f.g, &pack.head, false);
   for (int i = 0; i < 9; i++)
-    assert_int_equal(group_of(&f, v[i]), LB_NO_PART_CLASS);
+    assert_int_equal(class_of(&f, v[i]), LB_NO_PART_CLASS);
   unload(&f);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(both_ways_give_one_plan),
-      cmocka_unit_test(what_does_not_fit_is_an_error_all_the_same),
-      cmocka_unit_test(rows_of_another_length_are_not_multiplied),
-      cmocka_unit_test(the_first_plan_wants_the_kernels_of_any_rows),
-      cmocka_unit_test(twins_share_all_but_where_operands_lie),
-      cmocka_unit_test(twins_that_lie_otherwise_are_bound),
-      cmocka_unit_test(what_differs_in_anything_is_no_twin),
-      cmocka_unit_test(twins_read_values_of_one_order_dtype_and_transpose),
+      cmocka_unit_test(both_ways_give_the_same_plan),
+      cmocka_unit_test(mismatched_shapes_are_still_errors),
+      cmocka_unit_test(matmul_with_mismatched_k_is_an_error),
+      cmocka_unit_test(the_first_plan_requests_kernels_for_any_rows),
+      cmocka_unit_test(equivalent_partitions_share_arguments),
+      cmocka_unit_test(equivalent_partitions_with_other_strides_are_bound),
+      cmocka_unit_test(different_partitions_are_not_equivalent),
+      cmocka_unit_test(equivalence_needs_equal_order_dtype_and_transpose),
   };
   return cmocka_run_group_tests_name("direct", tests, NULL, NULL);
 }

@@ -1,10 +1,10 @@
-// plan/disposition_test.c -- plans say of each node what became of it, and why.
+// plan/disposition_test.c -- plans record what became of each node, and why.
 #include "plan/disposition.h"
 
 #include "plan/load_test.h"
 #include "plan/pack_test.h"
 
-static lb_plan_workspace workspace;  // of all plans here
+static lb_plan_workspace workspace;  // shared by all plans of this file
 
 typedef struct fixture {
   lb_graph *g;
@@ -30,9 +30,10 @@ static void end(fixture *f) {
   unload(&f->l);
 }
 
-static const lb_disposition *became(const fixture *f, const lb_value *v,
-                                    lb_disposition_kind kind,
-                                    lb_reason reason) {
+static const lb_disposition *check_disposition(const fixture *f,
+                                               const lb_value *v,
+                                               lb_disposition_kind kind,
+                                               lb_reason reason) {
   const lb_disposition *d = lb_plan_node(f->plan, v->producer);
   assert_int_equal(d->kind, kind);
   assert_int_equal(d->reason, reason);
@@ -59,16 +60,17 @@ static void members_of_a_launch_name_its_step(void **state) {
     begin(&f);
     if (pack) ADD_CHAIN(&f.pack, LB_S_EXP, LB_S_NEG, LB_S_ABS);
     build_chain(&f, false, v);
-    assert_int_equal(became(&f, v[0], LB_NODE_LAUNCHED, why)->step, 0);
-    assert_int_equal(became(&f, v[1], LB_NODE_FUSED, why)->step, 0);
-    assert_int_equal(became(&f, v[2], LB_NODE_FUSED, why)->step, 0);
+    assert_int_equal(check_disposition(&f, v[0], LB_NODE_LAUNCHED, why)->step,
+                     0);
+    assert_int_equal(check_disposition(&f, v[1], LB_NODE_FUSED, why)->step, 0);
+    assert_int_equal(check_disposition(&f, v[2], LB_NODE_FUSED, why)->step, 0);
     for (uint32_t i = 1; i < f.plan->n_steps; i++)
       assert_int_equal(f.plan->steps[i].reason, LB_REASON_PENDING);
     end(&f);
   }
 }
 
-static void where_bits_must_not_change_calls_say_so(void **state) {
+static void deterministic_calls_state_their_reason(void **state) {
   (void)state;
   fixture f;
   lb_value *v[3];
@@ -76,14 +78,14 @@ static void where_bits_must_not_change_calls_say_so(void **state) {
   build_chain(&f, true, v);
   for (uint32_t i = 0; i < 3; i++) {
     const lb_disposition *d =
-        became(&f, v[i], LB_NODE_CALLED, LB_REASON_ROUNDS);
+        check_disposition(&f, v[i], LB_NODE_CALLED, LB_REASON_ROUNDS);
     assert_int_equal(d->step, i);
     assert_int_equal(f.plan->steps[i].reason, LB_REASON_ROUNDS);
   }
   end(&f);
 }
 
-static void views_and_what_is_known_take_no_step(void **state) {
+static void views_and_constants_take_no_step(void **state) {
   (void)state;
   fixture f;
   lb_value *flat;
@@ -97,15 +99,16 @@ static void views_and_what_is_known_take_no_step(void **state) {
   RESULTS(r, view, shape);
   lb_tensor in = tensor(LB_F32, NULL, DIMS(3, 5));
   build(&f, &in, false);
-  const lb_disposition *d = became(&f, view, LB_NODE_VIEW, LB_REASON_VIEW);
+  const lb_disposition *d =
+      check_disposition(&f, view, LB_NODE_VIEW, LB_REASON_VIEW);
   assert_int_equal(d->value, view->producer->in[0]->id);
-  became(&f, shape, LB_NODE_COMPUTED, LB_REASON_KNOWN);
-  became(&f, unread, LB_NODE_NOT_NEEDED, LB_REASON_NOT_ASKED);
+  check_disposition(&f, shape, LB_NODE_COMPUTED, LB_REASON_KNOWN);
+  check_disposition(&f, unread, LB_NODE_NOT_NEEDED, LB_REASON_NOT_ASKED);
   end(&f);
 }
 
 // if (flag) then abs(x) else neg(x)
-static void the_branch_that_is_not_taken_says_so(void **state) {
+static void untaken_branches_are_recorded(void **state) {
   (void)state;
   fixture f;
   begin(&f);
@@ -126,13 +129,13 @@ static void the_branch_that_is_not_taken_says_so(void **state) {
   lb_tensor in[] = {tensor(LB_BOOL, (bool[]){true}, 0, NULL),
                     tensor(LB_F32, NULL, DIMS(3, 5))};
   build(&f, in, false);
-  became(&f, branch->out[0], LB_NODE_BRANCH, LB_REASON_BRANCH);
-  became(&f, ends[0], LB_NODE_LAUNCHED, LB_REASON_PENDING);
-  became(&f, ends[1], LB_NODE_NOT_TAKEN, LB_REASON_NOT_TAKEN);
+  check_disposition(&f, branch->out[0], LB_NODE_BRANCH, LB_REASON_BRANCH);
+  check_disposition(&f, ends[0], LB_NODE_LAUNCHED, LB_REASON_PENDING);
+  check_disposition(&f, ends[1], LB_NODE_NOT_TAKEN, LB_REASON_NOT_TAKEN);
   end(&f);
 }
 
-static void a_call_says_which_condition_kept_it(void **state) {
+static void calls_state_why_they_are_not_launches(void **state) {
   (void)state;
   fixture f;
   begin(&f);
@@ -145,18 +148,18 @@ static void a_call_says_which_condition_kept_it(void **state) {
   lb_tensor in[] = {tensor(LB_F32, NULL, DIMS(1, 2, 8)),
                     tensor(LB_F32, NULL, DIMS(4, 2, 3))};
   build(&f, in, false);
-  became(&f, conv, LB_NODE_CALLED, LB_REASON_NOT_CONSTANT);
-  became(&f, rows, LB_NODE_CALLED, LB_REASON_DYNAMIC);
+  check_disposition(&f, conv, LB_NODE_CALLED, LB_REASON_NOT_CONSTANT);
+  check_disposition(&f, rows, LB_NODE_CALLED, LB_REASON_DYNAMIC);
   end(&f);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(members_of_a_launch_name_its_step),
-      cmocka_unit_test(where_bits_must_not_change_calls_say_so),
-      cmocka_unit_test(views_and_what_is_known_take_no_step),
-      cmocka_unit_test(the_branch_that_is_not_taken_says_so),
-      cmocka_unit_test(a_call_says_which_condition_kept_it),
+      cmocka_unit_test(deterministic_calls_state_their_reason),
+      cmocka_unit_test(views_and_constants_take_no_step),
+      cmocka_unit_test(untaken_branches_are_recorded),
+      cmocka_unit_test(calls_state_why_they_are_not_launches),
   };
   return cmocka_run_group_tests_name("disposition", tests, NULL, NULL);
 }

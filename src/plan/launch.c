@@ -1,13 +1,13 @@
-// plan/launch.c -- a partition, from the graph to its launch.
+// plan/launch.c -- plans a partition and emits its launch.
 //
-// In this order: what the kernel wants side by side is copied, the dims of the
-// members are inferred, the partition is bound with its result where it is to
-// lie, the launch is emitted, then its cover. Members have no memory of their
-// own, but what the cover needs between its steps.
+// The steps are: copy inputs that the kernel needs contiguous, infer the dims
+// of the members, bind the partition with its result in its final location,
+// emit the launch, then its cover. Members have no memory of their own except
+// what the cover needs between its steps.
 //
-// Where dims are those of expressions, nothing is looked at but what the
-// partition reads and its result. Where a member is no call (computed while
-// planning, not needed, waiting for data), nodes are planned one by one.
+// If dims follow from expressions, only the inputs and the result of the
+// partition are examined. If a member is not a call (it is computed while
+// planning, not needed, or deferred), the nodes are planned one by one.
 #include <string.h>
 
 #include "plan/cover.h"
@@ -16,9 +16,9 @@
 
 // -- the launch --------------------------------------------------------------
 
-typedef struct chain {  // of the zones of a partition
+typedef struct chain {  // launches of the zones of a partition
   lb_planner *p;
-  const lb_launch_template *recipe;
+  const lb_launch_template *tmpl;
   const lb_launch *like[LB_MAX_SPATIAL + 1];  // by axis; NULL: none yet
   const lb_launch *first;
   lb_launch *last;
@@ -29,9 +29,9 @@ static lb_status add_zone(void *user, const lb_binding *zone) {
   chain *c = user;
   const lb_launch **like = &c->like[zone->axis];
   lb_launch **next = &c->last->next;
-  LB_TRY(*like ? lb_planner_prepare_zone(c->p, c->recipe, zone, c->addresses,
+  LB_TRY(*like ? lb_planner_prepare_zone(c->p, c->tmpl, zone, c->addresses,
                                          c->first, *like, next)
-               : lb_planner_prepare(c->p, c->recipe, zone, c->addresses, next));
+               : lb_planner_prepare(c->p, c->tmpl, zone, c->addresses, next));
   c->last = *next;
   lb_device_prepare_zone(c->p->prog->slots->device, &c->first->split,
                          zone->dims[LB_DIM_ROWS], &c->last->split);
@@ -55,7 +55,7 @@ lb_status lb_planner_add_launch(lb_planner *p, const lb_partition *part,
                                 lb_binding *b, const lb_launch_template *r) {
   chain c;
   c.p = p;
-  c.recipe = r;
+  c.tmpl = r;
   LB_TRY(lb_planner_addresses(p, part, b, c.addresses));
   LB_TRY(lb_planner_prepare(p, r, b, c.addresses, &c.last));
   LB_TRY(lb_planner_push_launch(p, part, c.last));
@@ -64,28 +64,28 @@ lb_status lb_planner_add_launch(lb_planner *p, const lb_partition *part,
   return lb_partition_bind_zones(part, b, add_zone, &c);
 }
 
-// -- what has to be copied first ---------------------------------------------
+// -- inputs that have to be copied --------------------------------------------
 
-// Along the last axis.
-static bool lies_side_by_side(const lb_tensor *t) {
+// Contiguous along the last axis.
+static bool is_contiguous(const lb_tensor *t) {
   int c = t->rank - 1;
   return t->strides[c] == 1 || t->dims[c] == 1 || lb_tensor_count(t) == 0;
 }
 
-// A copy would write down what is read again and again.
-static bool repeats(const lb_tensor *t) {
+// A copy would materialise broadcast elements.
+static bool is_broadcast(const lb_tensor *t) {
   for (int i = 0; i < t->rank; i++)
     if (t->strides[i] == 0 && t->dims[i] > 1) return true;
   return false;
 }
 
-static bool suits_product(const lb_tensor *t) {
-  return lies_side_by_side(t) || repeats(t);
+static bool suits_matmul(const lb_tensor *t) {
+  return is_contiguous(t) || is_broadcast(t);
 }
 
-// Unless another axis is the one that lies side by side.
-static bool suits_map(const lb_tensor *t) {
-  if (t->rank < 2 || suits_product(t)) return true;
+// False if another axis is the contiguous one (a transposed operand).
+static bool suits_eltwise(const lb_tensor *t) {
+  if (t->rank < 2 || suits_matmul(t)) return true;
   for (int i = 0; i < t->rank - 1; i++)
     if (t->strides[i] == 1 && t->dims[i] > 1) return false;
   return true;
@@ -93,8 +93,9 @@ static bool suits_map(const lb_tensor *t) {
 
 typedef bool suits_fn(const lb_tensor *t);
 
-// Unless x suits, it is copied for all that read it from here on.
-static lb_status lay(lb_planner *p, const lb_value *x, suits_fn *suits) {
+// Copies x to dense memory for all later readers, unless it is suitable.
+static lb_status copy_unless(lb_planner *p, const lb_value *x,
+                             suits_fn *suits) {
   const lb_pvalue *s;
   lb_step_operand from, to;
   LB_TRY(lb_planner_state(p, x, &s));
@@ -107,28 +108,30 @@ static lb_status lay(lb_planner *p, const lb_value *x, suits_fn *suits) {
   return lb_planner_copy(p, from, to);
 }
 
-// What a kernel wants side by side and lies apart: channels of an image, rows
-// of bytes, columns of a second factor, operands of a map that are turned. To
-// copy it takes less than to convolve it on the host, or to pick its elements,
-// for each tile of rows anew.
-static lb_status lay_inputs(lb_planner *p, const lb_partition *part) {
+// Copies inputs that the kernel needs contiguous: the channels of a feature
+// map, rows of int8 elements, the columns of operand B, transposed operands of
+// an elementwise kernel. A copy is cheaper than running a convolution by its
+// reference kernel, or gathering the elements again for each tile of rows.
+static lb_status copy_inputs(lb_planner *p, const lb_partition *part) {
   const lb_node *n = part->nodes[part->anchor];
-  const lb_value *dense = lb_partition_dense(part);
-  const lb_value *factor = lb_partition_factor(part);
+  const lb_value *dense = lb_partition_contiguous_input(part);
+  const lb_value *operand_b = lb_partition_operand_b(part);
   if (lb_planner_is_planned(p, n) || !p->tally.needed[n->id]) return LB_OK;
-  if (dense) return lay(p, dense, lies_side_by_side);
-  if (factor) return lay(p, factor, suits_product);
-  bool map = part->form == LB_FORM_ELTWISE && part->inputs;
-  for (uint32_t i = 0; map && i < part->n_inputs; i++)
-    if (part->inputs[i].manner == LB_MANNER_PLAIN)
-      LB_TRY(lay(p, part->inputs[i].value, suits_map));
+  if (dense) return copy_unless(p, dense, is_contiguous);
+  if (operand_b) return copy_unless(p, operand_b, suits_matmul);
+  bool eltwise = part->form == LB_FORM_ELTWISE && part->inputs;
+  for (uint32_t i = 0; eltwise && i < part->n_inputs; i++)
+    if (part->inputs[i].access == LB_ACCESS_PLAIN)
+      LB_TRY(copy_unless(p, part->inputs[i].value, suits_eltwise));
   return LB_OK;
 }
 
 // -- dims of the members -----------------------------------------------------
 
-// What a member makes, or NULL: v is of others, or is not made yet.
-static const lb_tensor *made_by(const lb_launch_states *l, const lb_value *v) {
+// The output tensor of a member; NULL if v is not an output of a member, or not
+// inferred yet.
+static const lb_tensor *output_of_member(const lb_launch_states *l,
+                                         const lb_value *v) {
   for (uint32_t i = 0; l->dims && i < l->n_dims; i++)
     if (l->part->nodes[i]->out[0] == v) return &l->dims[i];
   return NULL;
@@ -138,7 +141,7 @@ lb_status lb_planner_tensor(void *user, const lb_value *v, lb_tensor *out) {
   lb_planner *p = user;
   const lb_pvalue *s;
   LB_TRY(lb_planner_state(p, v, &s));
-  const lb_tensor *t = s ? s->tensor : made_by(&p->launch, v);
+  const lb_tensor *t = s ? s->tensor : output_of_member(&p->launch, v);
   if (t)
     *out = *t;
   else if (!lb_planner_expect(p, v, out))
@@ -146,7 +149,7 @@ lb_status lb_planner_tensor(void *user, const lb_value *v, lb_tensor *out) {
   return LB_OK;
 }
 
-// The dims of the next member by its shape rule.
+// Infers the dims of the next member by its shape rule.
 static lb_status infer_member(lb_planner *p, const lb_node *n, lb_tensor *dims,
                               bool *call) {
   const lb_pvalue **in = LB_SCRATCH(p, const lb_pvalue *, n->n_in);
@@ -157,7 +160,7 @@ static lb_status infer_member(lb_planner *p, const lb_node *n, lb_tensor *dims,
   for (uint32_t i = 0; *call && i < n->n_in; i++) {
     in[i] = NULL;
     if (!n->in[i]) continue;
-    if ((t = made_by(&p->launch, n->in[i]))) {
+    if ((t = output_of_member(&p->launch, n->in[i]))) {
       inside[i] = (lb_pvalue){.tensor = t, .buffer = 0};
       in[i] = &inside[i];
     } else {
@@ -172,7 +175,7 @@ static lb_status infer_member(lb_planner *p, const lb_node *n, lb_tensor *dims,
   return LB_OK;
 }
 
-// *calls is false if not all of them are calls.
+// *calls is false if some member is not a call.
 static lb_status infer_members(lb_planner *p, const lb_partition *part,
                                bool *calls) {
   lb_tensor *dims = LB_SCRATCH(p, lb_tensor, part->n_nodes);
@@ -188,70 +191,72 @@ static lb_status infer_members(lb_planner *p, const lb_partition *part,
 // -- binding -----------------------------------------------------------------
 
 typedef struct attempt {
-  lb_tensor dense, view;         // the result; inside that of a Concat
-  bool roomy;                    // there it will lie
-  const lb_cached_launch *twin;  // launches of one; NULL: it has to be bound
+  lb_tensor dense, view;           // the result; as a slice of a Concat
+  bool in_concat;                  // the result is written to that slice
+  const lb_cached_launch *cached;  // launches of an equivalent partition; NULL:
+                                   // it has to be bound
   lb_binding b;
 } attempt;
 
-typedef struct seen {  // by a binding
+typedef struct bind_view {  // tensors during binding
   lb_planner *p;
   const lb_value *result;
   const lb_tensor *as;
-} seen;
+} bind_view;
 
-static lb_status see(void *user, const lb_value *v, lb_tensor *out) {
-  const seen *s = user;
+static lb_status bind_tensor(void *user, const lb_value *v, lb_tensor *out) {
+  const bind_view *s = user;
   if (v != s->result) return lb_planner_tensor(s->p, v, out);
   *out = *s->as;
   return LB_OK;
 }
 
-// With its result where it will be joined to others, or else dense. A twin
-// whose operands lie alike has been bound.
+// Binds the partition with its result in the Concat's buffer if possible, else
+// dense. Launches of an equivalent partition with equal operands make binding
+// unnecessary.
 static lb_status bind(lb_planner *p, const lb_partition *part, attempt *a,
                       bool *ok) {
   const lb_value *result = lb_partition_result(part);
-  seen s = {p, result, &a->view};
-  a->roomy = *ok = false;
+  bind_view s = {p, result, &a->view};
+  a->in_concat = *ok = false;
   if (!lb_planner_output_of(p, result))
     LB_TRY(lb_planner_find_concat_slice(p, result, &a->dense, &a->view,
-                                        &a->roomy));
+                                        &a->in_concat));
   if (!p->launch.dims)
     LB_TRY(lb_planner_find_cached_launch(
-        p, part, a->roomy ? &a->view : &a->dense, &a->twin));
-  *ok = a->twin != NULL;
+        p, part, a->in_concat ? &a->view : &a->dense, &a->cached));
+  *ok = a->cached != NULL;
   if (*ok) return LB_OK;
-  if (a->roomy) LB_TRY(lb_partition_bind(part, see, &s, &a->b, ok));
+  if (a->in_concat) LB_TRY(lb_partition_bind(part, bind_tensor, &s, &a->b, ok));
   if (*ok) return LB_OK;
-  a->roomy = false;
+  a->in_concat = false;
   s.as = &a->dense;
-  return lb_partition_bind(part, see, &s, &a->b, ok);
+  return lb_partition_bind(part, bind_tensor, &s, &a->b, ok);
 }
 
 // -- emitting ----------------------------------------------------------------
 
-// A kernel of the pack stays, and needs no cover. Where bits must not change,
-// there is a launch only if its cover gives the same.
+// A kernel of the pack is always available and needs no cover. In deterministic
+// mode there is a launch only if its cover gives bit-identical results.
 static lb_status emit_bound(lb_planner *p, const lb_partition *part,
                             lb_binding *b) {
-  const lb_launch_template *recipe;
-  lb_launch_template made;
+  const lb_launch_template *tmpl;
+  lb_launch_template built;
   uint64_t pieces;
   bool exact = true;
   uint32_t first = p->plan->n_steps;
-  LB_TRY(lb_planner_launch_template(p, b, &recipe, &made));
-  if (recipe->slot->in_pack) {
-    LB_TRY(lb_planner_want(p, part, b, recipe->slot));
-    LB_TRY(lb_planner_add_launch(p, part, b, recipe));
+  LB_TRY(lb_planner_launch_template(p, b, &tmpl, &built));
+  if (tmpl->slot->in_pack) {
+    LB_TRY(lb_planner_request(p, part, b, tmpl->slot));
+    LB_TRY(lb_planner_add_launch(p, part, b, tmpl));
     return p->launch.dims ? LB_OK : lb_planner_cache_launch(p, part, b);
   }
-  LB_TRY(lb_planner_find_pieces(p, part, recipe, &pieces));
+  LB_TRY(lb_planner_find_pieces(p, part, tmpl, &pieces));
   if (p->prog->deterministic)
     LB_TRY(lb_planner_covers_exactly(p, part, pieces, &exact));
   if (!exact) return lb_planner_cover(p, part, pieces, LB_REASON_ROUNDS);
-  LB_TRY(lb_planner_want(p, part, b, recipe->slot));
-  LB_TRY(lb_planner_add_launch(p, part, b, recipe));
+  LB_TRY(lb_planner_request(p, part, b, tmpl->slot));
+  LB_TRY(lb_planner_add_launch(p, part, b, tmpl));
   p->launch.covers = true;
   LB_TRY(lb_planner_cover(p, part, pieces, LB_REASON_PENDING));
   p->plan->steps[first].skip = p->plan->n_steps - first - 1;
@@ -261,10 +266,10 @@ static lb_status emit_bound(lb_planner *p, const lb_partition *part,
 static lb_status emit(lb_planner *p, const lb_partition *part, attempt *a,
                       bool bound) {
   const lb_value *result = lb_partition_result(part);
-  LB_TRY(a->roomy ? lb_planner_bind_concat_slice(p, result, &a->dense)
-                  : lb_planner_place(p, result, &a->dense));
-  if (a->twin) {
-    LB_TRY(lb_planner_reuse_launch(p, part, a->twin));
+  LB_TRY(a->in_concat ? lb_planner_bind_concat_slice(p, result, &a->dense)
+                      : lb_planner_place(p, result, &a->dense));
+  if (a->cached) {
+    LB_TRY(lb_planner_reuse_launch(p, part, a->cached));
   } else if (bound) {
     LB_TRY(emit_bound(p, part, &a->b));
   } else {
@@ -277,9 +282,10 @@ static lb_status emit(lb_planner *p, const lb_partition *part, attempt *a,
   return LB_OK;
 }
 
-// One by one; what they read is read until the last of them is planned.
+// Plans the members one by one; their inputs stay alive until the last member
+// is planned.
 static lb_status plan_members(lb_planner *p, const lb_partition *part) {
-  bool mine[LB_SPEC_MAX_NODES] = {false};  // planned by this very call
+  bool mine[LB_SPEC_MAX_NODES] = {false};  // planned by this call
   for (uint32_t i = 0; i < part->n_nodes; i++) {
     const lb_node *n = part->nodes[i];
     bool deferred = true;
@@ -296,9 +302,9 @@ static lb_status plan_members(lb_planner *p, const lb_partition *part) {
 lb_status lb_planner_partition(lb_planner *p, const lb_partition *part) {
   attempt a;
   bool bound = false, calls = true;
-  LB_TRY(lay_inputs(p, part));
-  p->launch = (lb_launch_states){.made = p->launch.made, .part = part};
-  a.twin = NULL;
+  LB_TRY(copy_inputs(p, part));
+  p->launch = (lb_launch_states){.by_class = p->launch.by_class, .part = part};
+  a.cached = NULL;
   bool expected = lb_planner_expect_result(p, part, &a.dense);
   if (expected) LB_TRY(bind(p, part, &a, &bound));
   if (!bound) {

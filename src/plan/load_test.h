@@ -1,4 +1,4 @@
-// plan/load_test.h -- a graph made into a program, for tests.
+// plan/load_test.h -- loads a graph as a program, for tests.
 #ifndef LB_PLAN_LOAD_TEST_H
 #define LB_PLAN_LOAD_TEST_H
 
@@ -8,7 +8,7 @@
 #include "partition/weights.h"
 #include "plan/plan.h"
 
-// A program of a graph, with all that it borrows.
+// A program with all objects that it borrows.
 typedef struct loaded {
   lb_graph *g;
   lb_cpu_device cpu;
@@ -17,7 +17,7 @@ typedef struct loaded {
   lb_program *prog;
 } loaded;
 
-// Infers the graph. `pack` may be NULL.
+// Runs shape inference on the graph. `pack` may be NULL.
 static void load(loaded *l, lb_graph *g, const lb_pack *pack,
                  bool deterministic) {
   l->g = g;

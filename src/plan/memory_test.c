@@ -12,10 +12,10 @@
 #include "plan/memory.h"
 
 static int64_t get(lb_memory *m, lb_arena *a, size_t size) {
-  int64_t mark;
-  lb_status st = lb_memory_get(m, a, size, &mark);
+  int64_t virtual_offset;
+  lb_status st = lb_memory_get(m, a, size, &virtual_offset);
   assert_false(lb_failed(st));
-  return mark;
+  return virtual_offset;
 }
 
 static void place(lb_memory *m, lb_arena *a) {
@@ -39,7 +39,7 @@ static void freed_memory_is_used_again(void **state) {
   lb_arena_fini(&a);
 }
 
-static void what_grows_along_a_chain_needs_two_at_a_time(void **state) {
+static void growing_chains_need_two_blocks_at_a_time(void **state) {
   (void)state;
   lb_arena a;
   lb_arena_init(&a, 1024);
@@ -55,7 +55,7 @@ static void what_grows_along_a_chain_needs_two_at_a_time(void **state) {
   lb_arena_fini(&a);
 }
 
-static void bytes_around_a_mark_are_around_its_offset(void **state) {
+static void virtual_offsets_allow_byte_arithmetic(void **state) {
   (void)state;
   lb_arena a;
   lb_arena_init(&a, 1024);
@@ -69,13 +69,13 @@ static void bytes_around_a_mark_are_around_its_offset(void **state) {
   lb_arena_fini(&a);
 }
 
-static void a_size_that_overflows_is_refused(void **state) {
+static void overflowing_sizes_are_rejected(void **state) {
   (void)state;
   lb_arena a;
   lb_arena_init(&a, 1024);
   lb_memory m = {0};
-  int64_t mark;
-  lb_status st = lb_memory_get(&m, &a, SIZE_MAX - 100, &mark);
+  int64_t virtual_offset;
+  lb_status st = lb_memory_get(&m, &a, SIZE_MAX - 100, &virtual_offset);
   assert_int_equal(lb_status_code(st), LB_OOM);
   lb_status_drop(st);
   for (int i = 0; i < 2; i++) get(&m, &a, (size_t)LB_VIRTUAL_ZERO - 1);
@@ -85,45 +85,45 @@ static void a_size_that_overflows_is_refused(void **state) {
   lb_arena_fini(&a);
 }
 
-// -- random lives ------------------------------------------------------------
+// -- random lifetimes ---------------------------------------------------------
 
 #define MOST 400
 
-typedef struct life {
-  int64_t mark;
+typedef struct lifetime {
+  int64_t virtual_offset;
   size_t size;
-  int begin, end;  // INT32_MAX: it lives
-  int64_t offset;  // where it was placed, or -1
-} life;
+  int begin, end;  // INT32_MAX: still live
+  int64_t offset;  // after placement; else -1
+} lifetime;
 
-static int lives_at_once(const life *x, const life *y) {
+static int overlap_in_time(const lifetime *x, const lifetime *y) {
   return x->begin < y->end && y->begin < x->end;
 }
 
-static void check(const lb_memory *m, life *l, int n, unsigned seed) {
+static void check(const lb_memory *m, lifetime *l, int n, unsigned seed) {
   for (int i = 0; i < n; i++) {
-    int64_t at = lb_memory_offset(m, l[i].mark);
+    int64_t at = lb_memory_offset(m, l[i].virtual_offset);
     if (l[i].offset >= 0 && l[i].offset != at) fail_msg("seed %u: moved", seed);
     l[i].offset = at;
     if (at < 0 || (size_t)at + l[i].size > m->peak)
-      fail_msg("seed %u: block %d lies outside", seed, i);
+      fail_msg("seed %u: block %d is outside the arena", seed, i);
     for (int k = 0; k < i; k++)
-      if (lives_at_once(&l[i], &l[k]) &&
+      if (overlap_in_time(&l[i], &l[k]) &&
           at < l[k].offset + (int64_t)l[k].size &&
           l[k].offset < at + (int64_t)l[i].size)
         fail_msg("seed %u: blocks %d and %d overlap", seed, k, i);
   }
 }
 
-// Of several stages, some of them with many blocks alive.
-static void blocks_that_live_at_once_never_overlap(void **state) {
+// Several stages, some of them with many live blocks.
+static void live_blocks_never_overlap(void **state) {
   (void)state;
   for (unsigned seed = 1; seed <= 60; seed++) {
     unsigned r = seed;
     lb_arena a;
     lb_arena_init(&a, 1024);
     lb_memory m = {0};
-    static life l[MOST];
+    static lifetime l[MOST];
     int n = 0, time = 0, busy = 1 + (int)(seed % 3);
     for (int stage = 0; stage < 3; stage++) {
       lb_memory next;
@@ -133,11 +133,11 @@ static void blocks_that_live_at_once_never_overlap(void **state) {
       for (int i = 0; i < MOST / 3; i++, time++) {
         int x = n ? rand_r(&r) % n : 0;
         if (n && rand_r(&r) % (busy + 1) == 0 && l[x].end == INT32_MAX) {
-          lb_memory_put(&m, l[x].mark);
+          lb_memory_put(&m, l[x].virtual_offset);
           l[x].end = time;
         } else {
           size_t size = (size_t)rand_r(&r) % (1u << rand_r(&r) % 16);
-          l[n++] = (life){get(&m, &a, size), size, time, INT32_MAX, -1};
+          l[n++] = (lifetime){get(&m, &a, size), size, time, INT32_MAX, -1};
         }
       }
       place(&m, &a);
@@ -150,10 +150,10 @@ static void blocks_that_live_at_once_never_overlap(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(freed_memory_is_used_again),
-      cmocka_unit_test(what_grows_along_a_chain_needs_two_at_a_time),
-      cmocka_unit_test(bytes_around_a_mark_are_around_its_offset),
-      cmocka_unit_test(a_size_that_overflows_is_refused),
-      cmocka_unit_test(blocks_that_live_at_once_never_overlap),
+      cmocka_unit_test(growing_chains_need_two_blocks_at_a_time),
+      cmocka_unit_test(virtual_offsets_allow_byte_arithmetic),
+      cmocka_unit_test(overflowing_sizes_are_rejected),
+      cmocka_unit_test(live_blocks_never_overlap),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,8 @@ static void add_ids(lb_order *order, uint32_t first, uint32_t end) {
   if (end > order->end_id) order->end_id = end;
 }
 
-// Takes room at *at, and moves it on. Nesting is bounded by the importer.
+// Appends the region's nodes at *at and advances it. The importer bounds
+// nesting.
 static void fill(lb_orders *o, const lb_partitioning *parts, const lb_region *r,
                  lb_disposition unvisited, const lb_node ***at) {
   const lb_disposition not_taken = {.kind = LB_NODE_NOT_TAKEN,

@@ -1,7 +1,7 @@
-// plan/order.h -- the nodes that planning comes to, region by region.
+// plan/order.h -- the nodes that the planner visits, by region.
 //
-// A partition is planned when its last node is reached: the others need not be
-// looked at on the way.
+// A partition is planned when its last node is reached, so the planner does not
+// visit its other nodes.
 #ifndef LB_PLAN_ORDER_H
 #define LB_PLAN_ORDER_H
 
@@ -10,15 +10,15 @@
 #include "plan/disposition.h"
 
 typedef struct lb_order {  // of a region
-  const lb_node **nodes;   // borrowed from the orders
+  const lb_node **nodes;   // borrowed from lb_orders
   uint32_t n;
-  uint32_t first_id, end_id;  // of its nodes and those of regions inside it
+  uint32_t first_id, end_id;  // ids of its nodes and those of nested regions
 } lb_order;
 
 typedef struct lb_orders {
-  lb_order *of_region;    // owned; by region id. NULL: all nodes are planned
+  lb_order *of_region;    // owned; by region id. NULL: all nodes are visited
   const lb_node **nodes;  // owned; of all regions
-  // Owned; by node id: what became of it if planning never comes to it.
+  // Owned; by node id: the disposition of a node that the planner never visits.
   lb_disposition *unvisited;
 } lb_orders;
 

@@ -1,5 +1,5 @@
-// plan/pack_test.h -- packs for tests: they are never run, only what they have
-// is asked.
+// plan/pack_test.h -- kernel packs for tests. They are only looked up, never
+// run.
 #ifndef LB_PLAN_PACK_TEST_H
 #define LB_PLAN_PACK_TEST_H
 
@@ -8,7 +8,6 @@
 
 enum { MAX_KERNELS = 4 };
 
-// A pack that is never run: only what it has is asked.
 typedef struct small_pack {
   lb_pack head;
   lb_pack_entry entries[MAX_KERNELS];
@@ -28,7 +27,7 @@ static void add_spec(small_pack *p, const lb_spec *s) {
       .code = n};
 }
 
-// A chain of operations of one input.
+// Adds a chain of operations on one input.
 static void add_chain(small_pack *p, const lb_sop *ops, int n) {
   lb_spec_builder b;
   lb_spec s;

@@ -1,4 +1,5 @@
-// plan/part_classes.c -- each partition as bytes: equal bytes, twins.
+// plan/part_classes.c -- serialises each partition; equal bytes mean equivalent
+// partitions.
 #include "plan/part_classes.h"
 
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 typedef struct writer {
   const lb_partition *part;
   const lb_sizes *sizes;
-  lb_part_class *twin;  // its values are those that came so far
+  lb_part_class *cls;  // with the values found so far
   lb_strbuf out;
 } writer;
 
@@ -69,30 +70,31 @@ static void put_info(writer *w, const lb_value *v) {
         (size_t)v->info.rank * sizeof *w->sizes->numbers);
 }
 
-// A constant may decide what is done (an exponent, a limit, axes), unless it is
-// large, and nothing but operands of kernels is.
-#define FEW 8
+// A small constant may decide what is computed (an exponent, a limit, axes);
+// larger ones are only operands of kernels.
+#define MAX_CONTENT 8
 
 static bool is_content(const lb_node *n, uint32_t i) {
   const lb_tensor *t = n->in[i]->info.data;
   bool decides = i < 32 && lb_op_infos[n->op].deciding >> i & 1;
-  return t && (decides || lb_tensor_count(t) <= FEW);
+  return t && (decides || lb_tensor_count(t) <= MAX_CONTENT);
 }
 
-// Which of the values it is; those that come for the first time are added.
+// The index of v among the values from outside; a new one is added.
 static int64_t number_of(writer *w, const lb_value *v) {
-  lb_part_class *t = w->twin;
+  lb_part_class *t = w->cls;
   for (uint32_t i = 0; i < t->n_values; i++)
     if (t->values[i] == v) return i;
   t->values[t->n_values] = v;
   return t->n_values++;
 }
 
-// Binding looks at what made an image: a Transpose says where channels are.
-static void put_maker(writer *w, const lb_value *v) {
-  bool turned = v->producer && v->producer->op == LB_OP_Transpose;
-  put_number(w, turned);
-  if (turned) put_attrs(w, v->producer);
+// Binding examines the producer of a feature map: a Transpose determines the
+// position of the channel axis.
+static void put_producer(writer *w, const lb_value *v) {
+  bool transposed = v->producer && v->producer->op == LB_OP_Transpose;
+  put_number(w, transposed);
+  if (transposed) put_attrs(w, v->producer);
 }
 
 static void put_input(writer *w, uint32_t reader, uint32_t i) {
@@ -107,7 +109,7 @@ static void put_input(writer *w, uint32_t reader, uint32_t i) {
     }
   put_number(w, number_of(w, v));
   put_info(w, v);
-  put_maker(w, v);
+  put_producer(w, v);
   put_number(w, v->info.data != NULL);
   if (is_content(n, i)) put_tensor(w, v->info.data);
 }
@@ -138,19 +140,20 @@ static size_t count_inputs(const lb_partitioning *parts) {
   return n;
 }
 
-// `firsts` leads from bytes, which are in the arena, to the first such twin.
-static lb_status join_group(lb_part_classes *t, lb_map *firsts, lb_arena *a,
+// `firsts` maps serialised partitions, which are in the arena, to the first
+// partition with these bytes.
+static lb_status join_class(lb_part_classes *t, lb_map *firsts, lb_arena *a,
                             writer *w) {
   LB_TRY(lb_strbuf_status(&w->out));
   lb_part_class *first = lb_map_get(firsts, w->out.data, w->out.len);
   if (first) {
-    if (first->group == LB_NO_PART_CLASS) first->group = t->n_groups++;
-    w->twin->group = first->group;
+    if (first->class_id == LB_NO_PART_CLASS) first->class_id = t->n_classes++;
+    w->cls->class_id = first->class_id;
     return LB_OK;
   }
   void *key = lb_arena_memdup(a, w->out.data, w->out.len, 1);
   if (!key) return lb_oom();
-  return lb_map_put(firsts, key, w->out.len, w->twin, NULL);
+  return lb_map_put(firsts, key, w->out.len, w->cls, NULL);
 }
 
 static lb_status find_all(lb_part_classes *t, const lb_partitioning *parts,
@@ -160,14 +163,14 @@ static lb_status find_all(lb_part_classes *t, const lb_partitioning *parts,
   writer w = {.sizes = sizes};
   for (uint32_t i = 0; i < parts->n_parts && !lb_failed(st); i++) {
     w.part = parts->parts[i];
-    w.twin = &t->list[i];
-    *w.twin = (lb_part_class){.group = LB_NO_PART_CLASS, .values = values};
-    t->of_node[w.part->nodes[w.part->n_nodes - 1]->id] = w.twin;
+    w.cls = &t->list[i];
+    *w.cls = (lb_part_class){.class_id = LB_NO_PART_CLASS, .values = values};
+    t->of_node[w.part->nodes[w.part->n_nodes - 1]->id] = w.cls;
     if (!w.part->plain) continue;
     w.out.len = 0;
     put_partition(&w);
-    values += w.twin->n_values;
-    st = join_group(t, firsts, a, &w);
+    values += w.cls->n_values;
+    st = join_class(t, firsts, a, &w);
   }
   lb_strbuf_fini(&w.out);
   return st;

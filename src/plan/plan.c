@@ -1,4 +1,5 @@
-// plan/plan.c -- stages: the first from a signature, the next from facts.
+// plan/plan.c -- builds stages: the first from a signature, later ones from
+// stage results.
 #include "plan/plan.h"
 
 #include <assert.h>
@@ -7,14 +8,16 @@
 
 #include "plan/planner.h"
 
-// What is given back as soon as a plan is made need not begin small: a first
-// block, a sixteenth of this, is enough for most.
-#define BRIEF ((size_t)256 << 10)
-#define LEFT ((size_t)1 << 20)  // bytes that a desk may be left with, of each
+// Block size of the workspace arenas. Their memory is freed or reused as soon
+// as a plan is built, so it need not start small: the first block, a sixteenth
+// of this, is enough for most plans.
+#define WORKSPACE_BLOCK ((size_t)256 << 10)
+// Max bytes that each arena of a workspace keeps.
+#define MAX_KEPT_BYTES ((size_t)1 << 20)
 
 void lb_plan_workspace_init(lb_plan_workspace *d) {
-  lb_arena_init(&d->state, BRIEF);
-  lb_arena_init(&d->scratch, BRIEF);
+  lb_arena_init(&d->state, WORKSPACE_BLOCK);
+  lb_arena_init(&d->scratch, WORKSPACE_BLOCK);
 }
 
 void lb_plan_workspace_fini(lb_plan_workspace *d) {
@@ -26,15 +29,15 @@ size_t lb_plan_workspace_bytes(const lb_plan_workspace *d) {
   return d->state.used + d->scratch.used;
 }
 
-// Hands an arena over; `from` is empty then.
+// Moves an arena; `from` is empty afterwards.
 static void move_arena(lb_arena *to, lb_arena *from) {
   *to = *from;
   lb_arena_init(from, from->block_size);
 }
 
-// Back to the desk, emptied.
+// Returns an arena to the workspace, emptied.
 static void put_back(lb_arena *workspace, lb_arena *a) {
-  if (a->used > LEFT)
+  if (a->used > MAX_KEPT_BYTES)
     lb_arena_fini(a);
   else
     lb_arena_reset(a);
@@ -52,7 +55,7 @@ static lb_status plan_new(lb_program *prog, lb_plan *parent,
   p->program = prog;
   lb_program_retain(prog);
   p->parent = parent ? lb_plan_retain(parent) : NULL;
-  p->n_own = parent ? parent->n_own : 0;
+  p->n_dynamic = parent ? parent->n_dynamic : 0;
   return LB_OK;
 }
 
@@ -84,11 +87,11 @@ size_t lb_plan_bytes(const lb_plan *p) {
          p->n_nodes * sizeof *p->nodes;
 }
 
-// Launches are shared in one plan alone.
-static lb_status begin_made(lb_planner *p) {
-  p->launch.made =
-      lb_arena_new(p->state, const lb_cached_launch *, p->prog->twins.n_groups);
-  return p->launch.made ? LB_OK : lb_oom();
+// Launches are shared within one plan only.
+static lb_status begin_launch_cache(lb_planner *p) {
+  p->launch.by_class = lb_arena_new(p->state, const lb_cached_launch *,
+                                    p->prog->classes.n_classes);
+  return p->launch.by_class ? LB_OK : lb_oom();
 }
 
 static lb_status planner_new(lb_plan *plan, lb_plan_workspace *workspace,
@@ -103,11 +106,12 @@ static lb_status planner_new(lb_plan *plan, lb_plan_workspace *workspace,
   return LB_OK;
 }
 
-// What is not needed any more goes; without a next stage that is the planner.
+// Returns memory to the workspace; without a next stage, the planner's own,
+// too.
 static void close_planner(lb_planner *p, lb_plan_workspace *workspace) {
   lb_plan *plan = p->plan;
   put_back(&workspace->scratch, &p->scratch);
-  if (!plan->rest) put_back(&workspace->state, &plan->state);
+  if (!plan->remaining) put_back(&workspace->state, &plan->state);
 }
 
 // -- offsets -----------------------------------------------------------------
@@ -115,11 +119,12 @@ static void close_planner(lb_planner *p, lb_plan_workspace *workspace) {
 static void place_operands(const lb_memory *m, lb_step_operand *ops,
                            uint32_t n) {
   for (uint32_t i = 0; i < n; i++)
-    if (ops[i].place == LB_STORAGE_ARENA)
+    if (ops[i].storage == LB_STORAGE_ARENA)
       ops[i].offset = lb_memory_offset(m, ops[i].offset);
 }
 
-// Spots lie in the plan's arena, behind their launch, and nobody runs it yet.
+// The addresses are in the plan's arena, behind their launch, and no thread
+// runs the plan yet.
 static void place_launches(const lb_memory *m, const lb_launch *l) {
   for (; l; l = l->next) {
     lb_address *addresses = (lb_address *)(uintptr_t)l->addresses;
@@ -129,7 +134,7 @@ static void place_launches(const lb_memory *m, const lb_launch *l) {
   }
 }
 
-// Marks become offsets, in all that a run reads.
+// Replaces virtual offsets by offsets in everything that a run reads.
 static lb_status give_offsets(lb_planner *p) {
   const lb_memory *m = &p->values.memory;
   lb_plan *plan = p->plan;
@@ -140,25 +145,27 @@ static lb_status give_offsets(lb_planner *p) {
     place_operands(m, s->out, s->n_out);
     place_launches(m, s->launch);
   }
-  for (uint32_t i = 0; i < plan->n_facts; i++)
-    place_operands(m, &plan->facts[i].source, 1);
+  for (uint32_t i = 0; i < plan->n_stage_results; i++)
+    place_operands(m, &plan->stage_results[i].source, 1);
   plan->arena_bytes = m->peak;
   return LB_OK;
 }
 
-// The common end: results that can be delivered are, and what is left to plan
-// stays with the plan.
+// The common end of all stages: delivers the results that are ready, and keeps
+// the planner in the plan if nodes are left.
 static lb_status finish(lb_planner *p) {
   LB_TRY(lb_planner_deliver(p));
   LB_TRY(give_offsets(p));
   lb_plan *plan = p->plan;
   if (p->steps.n_pending == 0 && lb_planner_delivered(p)) {
-    plan->n_facts = 0;
-  } else if (plan->n_facts == 0) {
-    return lb_error(LB_INTERNAL, "planning stands still with %u nodes left",
+    plan->n_stage_results = 0;
+  } else if (plan->n_stage_results == 0) {
+    return lb_error(LB_INTERNAL,
+                    "planner made no progress: %u nodes left and no stage "
+                    "results to wait for",
                     p->steps.n_pending);
   } else {
-    plan->rest = p;
+    plan->remaining = p;
     plan->n_left = p->steps.n_pending;
   }
   return LB_OK;
@@ -177,8 +184,8 @@ static void mark_results(lb_planner *p) {
   for (uint32_t i = 0; i < r->n_results; i++) {
     if (!p->results.want[i].wanted) continue;
     p->tally.uses[r->results[i]->id]++;
-    uint32_t *lands = &p->tally.lands[r->results[i]->id];
-    if (r->results[i]->producer && !*lands) *lands = i + 1;
+    uint32_t *output_of = &p->tally.output_of[r->results[i]->id];
+    if (r->results[i]->producer && !*output_of) *output_of = i + 1;
   }
 }
 
@@ -189,13 +196,13 @@ static void mark_results(lb_planner *p) {
 static lb_status copy_tally(lb_planner *p, const lb_tally *from) {
   size_t n = p->prog->graph->n_values, nodes = p->prog->graph->n_nodes;
   bool ok = COPY(tally.uses, from->uses, n) &&
-            COPY(tally.lands, from->lands, n) &&
-            COPY(tally.homes, from->homes, n) &&
+            COPY(tally.output_of, from->output_of, n) &&
+            COPY(tally.concat_dests, from->concat_dests, n) &&
             COPY(tally.needed, from->needed, nodes);
   return ok ? LB_OK : lb_oom();
 }
 
-// Counts readers, or takes what was counted at load.
+// Counts readers, or copies the counts made at load.
 static lb_status begin_tally(lb_planner *p, const lb_region *r) {
   size_t n = p->prog->graph->n_values, nodes = p->prog->graph->n_nodes;
   lb_tally *t = &p->tally;
@@ -204,7 +211,8 @@ static lb_status begin_tally(lb_planner *p, const lb_region *r) {
                   lb_arena_new(p->state, uint32_t, n),
                   lb_arena_new(p->state, lb_concat_dest, n),
                   lb_arena_new(p->state, bool, nodes)};
-  if (!t->uses || !t->lands || !t->homes || !t->needed) return lb_oom();
+  if (!t->uses || !t->output_of || !t->concat_dests || !t->needed)
+    return lb_oom();
   mark_results(p);
   lb_planner_count(p, r);
   return LB_OK;
@@ -215,10 +223,10 @@ lb_status lb_program_count(lb_program *prog) {
   size_t n = g->n_values + (size_t)1;
   size_t results = g->main->n_results;
   lb_want *want = calloc(results + 1, sizeof *want);
-  lb_tally t = {calloc(n, sizeof *t.uses), calloc(n, sizeof *t.lands),
-                calloc(n, sizeof *t.homes),
+  lb_tally t = {calloc(n, sizeof *t.uses), calloc(n, sizeof *t.output_of),
+                calloc(n, sizeof *t.concat_dests),
                 calloc(g->n_nodes + (size_t)1, sizeof *t.needed)};
-  bool ok = want && t.uses && t.lands && t.homes && t.needed;
+  bool ok = want && t.uses && t.output_of && t.concat_dests && t.needed;
   prog->all = t;
   if (ok) {
     for (size_t i = 0; i < results; i++) want[i].wanted = true;
@@ -231,7 +239,7 @@ lb_status lb_program_count(lb_program *prog) {
   return ok ? LB_OK : lb_oom();
 }
 
-// Room for as many steps as there are likely to be.
+// Reserves as many steps as are likely to be needed.
 static lb_status begin_steps(lb_planner *p, const lb_region *r) {
   const lb_partitioning *parts = p->prog->parts;
   uint32_t n = parts ? parts->n_parts : 0;
@@ -244,8 +252,8 @@ static lb_status begin_steps(lb_planner *p, const lb_region *r) {
   return LB_OK;
 }
 
-// What became of nodes in earlier stages; in the first, of those that planning
-// never comes to.
+// Starts with the dispositions of earlier stages; in the first stage, with
+// those of nodes that the planner never visits.
 static lb_status begin_nodes(lb_plan *plan, const lb_planner *p) {
   const lb_plan *parent = plan->parent;
   const lb_orders *orders = &p->prog->orders;
@@ -270,10 +278,10 @@ static lb_status allocate(lb_planner *p, const lb_region *r) {
   lb_arena *a = p->state;
   p->values.states = lb_arena_new(a, const lb_pvalue *, n);
   p->values.alias = lb_arena_new(a, uint32_t, n);
-  p->concat.modules = lb_arena_new(a, const lb_pvalue *, n);
+  p->concat.buffers = lb_arena_new(a, const lb_pvalue *, n);
   p->results.claimed = lb_arena_new(a, bool, r->n_results);
   p->results.delivered = lb_arena_new(a, bool, r->n_results);
-  bool ok = p->values.states && p->values.alias && p->concat.modules &&
+  bool ok = p->values.states && p->values.alias && p->concat.buffers &&
             p->results.claimed && p->results.delivered;
   return ok ? LB_OK : lb_oom();
 }
@@ -291,8 +299,8 @@ static lb_status begin_sizes(lb_planner *p) {
   return LB_OK;
 }
 
-// Whether kernels read an input where it is, as they read dense ones: they take
-// any stride of rows. Repeated elements ask for other kernels.
+// Whether kernels read an input in place, as they read dense ones: they accept
+// any row stride. Broadcast elements need other kernels.
 static bool is_read_in_place(const lb_tensor *t) {
   int last = t->rank - 1;
   if (lb_tensor_count(t) == 0) return true;
@@ -303,7 +311,7 @@ static bool is_read_in_place(const lb_tensor *t) {
   return true;
 }
 
-// Other inputs are copied before the first step.
+// Inputs that cannot be read in place are copied before the first step.
 static lb_status set_elements(lb_planner *p, uint32_t i, const lb_tensor *t) {
   const lb_value *v = p->region->params[i];
   lb_step_operand from, to;
@@ -328,7 +336,7 @@ static lb_status set_input(lb_planner *p, uint32_t i, const lb_tensor *t) {
   return lb_planner_set_const(p, v, &copy);
 }
 
-// What is asked is the caller's; later stages need it.
+// Copies the caller's requests, because later stages need them.
 static lb_status begin_want(lb_planner *p, const lb_want *want) {
   lb_want *copy = lb_arena_new(p->state, lb_want, p->region->n_results);
   p->results.want = copy;
@@ -350,7 +358,7 @@ static lb_status build_first(lb_planner *p, const lb_tensor *inputs,
   LB_TRY(allocate(p, r));
   LB_TRY(begin_nodes(p->plan, p));
   LB_TRY(begin_sizes(p));
-  LB_TRY(begin_made(p));
+  LB_TRY(begin_launch_cache(p));
   LB_TRY(begin_steps(p, r));
   LB_TRY(begin_want(p, want));
   LB_TRY(begin_tally(p, r));
@@ -385,8 +393,8 @@ lb_status lb_plan_first(lb_program *prog, const lb_region *region,
 
 // -- next stages -------------------------------------------------------------
 
-// A planner that goes on where `from` stopped; several may, so `from` stays as
-// it is.
+// Initialises a planner that continues where `from` stopped. `from` does not
+// change, because several planners may continue from it.
 static lb_status resume(lb_planner *p, const lb_planner *from) {
   size_t values = from->prog->graph->n_values;
   size_t results = from->region->n_results;
@@ -401,7 +409,7 @@ static lb_status resume(lb_planner *p, const lb_planner *from) {
       COPY(values.states, from->values.states, values) &&
       COPY(values.alias, from->values.alias, values) &&
       COPY(values.bufs, from->values.bufs, from->values.cap_bufs) &&
-      COPY(concat.modules, from->concat.modules, values) &&
+      COPY(concat.buffers, from->concat.buffers, values) &&
       COPY(results.claimed, from->results.claimed, results) &&
       COPY(results.delivered, from->results.delivered, results) &&
       COPY(dims.sizes, from->dims.sizes, p->prog->sizes.n) &&
@@ -411,15 +419,18 @@ static lb_status resume(lb_planner *p, const lb_planner *from) {
   return lb_memory_copy(&p->values.memory, &from->values.memory, p->state);
 }
 
-static lb_status learn(lb_planner *p, const lb_stage_result *fact,
+static lb_status learn(lb_planner *p, const lb_stage_result *stage_result,
                        uint32_t value, const lb_tensor *t) {
   const lb_value *v = p->prog->graph->values[value];
   if (!p->tally.uses[value]) return LB_OK;
-  lb_planner_learn(
-      p, v, fact->kind == LB_STAGE_RESULT_DIMS ? t : fact->source.tensor);
-  if (fact->kind == LB_STAGE_RESULT_DIMS)
-    return lb_planner_set_dense(p, v, t, LB_STORAGE_DYNAMIC, fact->own);
-  lb_tensor copy = *fact->source.tensor;
+  lb_planner_learn(p, v,
+                   stage_result->kind == LB_STAGE_RESULT_DIMS
+                       ? t
+                       : stage_result->source.tensor);
+  if (stage_result->kind == LB_STAGE_RESULT_DIMS)
+    return lb_planner_set_dense(p, v, t, LB_STORAGE_DYNAMIC,
+                                stage_result->dynamic_buffer);
+  lb_tensor copy = *stage_result->source.tensor;
   lb_tensor_dense(&copy);
   copy.data = lb_arena_memdup(p->arena, t->data, lb_tensor_bytes(t), 64);
   if (!copy.data) return lb_oom();
@@ -429,28 +440,29 @@ static lb_status learn(lb_planner *p, const lb_stage_result *fact,
 }
 
 static lb_status build_next(lb_planner *p, const lb_plan *parent,
-                            const lb_tensor *facts) {
-  const lb_planner *from = parent->rest;
+                            const lb_tensor *stage_results) {
+  const lb_planner *from = parent->remaining;
   LB_TRY(resume(p, from));
   LB_TRY(begin_nodes(p->plan, p));
-  LB_TRY(begin_made(p));
-  for (uint32_t i = 0; i < parent->n_facts; i++)
-    LB_TRY(learn(p, &parent->facts[i], from->steps.fact_values[i], &facts[i]));
+  LB_TRY(begin_launch_cache(p));
+  for (uint32_t i = 0; i < parent->n_stage_results; i++)
+    LB_TRY(learn(p, &parent->stage_results[i],
+                 from->steps.stage_result_values[i], &stage_results[i]));
   lb_planner_drop_unread(p, from->steps.pending, from->steps.n_pending);
   LB_TRY(lb_planner_nodes(p, from->steps.pending, from->steps.n_pending));
   return finish(p);
 }
 
-lb_status lb_plan_next(lb_plan *parent, const lb_tensor *facts,
+lb_status lb_plan_next(lb_plan *parent, const lb_tensor *stage_results,
                        lb_plan_workspace *workspace, lb_plan **out) {
   lb_plan *plan;
   lb_planner *p;
   *out = NULL;
-  assert(parent->rest);
+  assert(parent->remaining);
   LB_TRY(plan_new(parent->program, parent, workspace, &plan));
   lb_status st = planner_new(plan, workspace, &p);
   if (!lb_failed(st)) {
-    st = build_next(p, parent, facts);
+    st = build_next(p, parent, stage_results);
     close_planner(p, workspace);
   }
   if (lb_failed(st)) {

@@ -1,9 +1,9 @@
-// plan/plan_test.c -- what becomes a step, and what does not.
+// plan/plan_test.c -- which nodes become steps.
 #include "plan/plan.h"
 
 #include "graph/build_test.h"
 
-static lb_plan_workspace workspace;  // of all plans here
+static lb_plan_workspace workspace;  // shared by all plans of this file
 
 typedef struct fixture {
   lb_graph *g;
@@ -29,7 +29,7 @@ static void end(fixture *f) {
 }
 
 // x[n,4] -> Reshape(x, Concat(Shape(x)[0], 2, 2)) -> Transpose -> Abs
-static void shape_arithmetic_and_views_are_no_steps(void **state) {
+static void shape_arithmetic_and_views_are_not_steps(void **state) {
   (void)state;
   fixture f = begin();
   lb_region *r = f.g->main;
@@ -46,16 +46,17 @@ static void shape_arithmetic_and_views_are_no_steps(void **state) {
   assert_int_equal(f.plan->n_steps, 1);
   const lb_step *s = &f.plan->steps[0];
   assert_string_equal(s->node->name, "abs");
-  assert_int_equal(s->in[0].place, LB_STORAGE_INPUT);
+  assert_int_equal(s->in[0].storage, LB_STORAGE_INPUT);
   assert_int_equal(s->in[0].tensor->dims[2], 3);
   assert_int_equal(s->in[0].tensor->strides[2], 4);
-  assert_int_equal(s->out[0].place, LB_STORAGE_OUTPUT);
+  assert_int_equal(s->out[0].storage, LB_STORAGE_OUTPUT);
   assert_int_equal(f.plan->arena_bytes, 0);
   end(&f);
 }
 
-// Add(x, EyeLike(x)): what few dims decide is known before the run.
-static void what_reads_dims_only_is_a_step_where_it_is_large(void **state) {
+// Add(x, EyeLike(x)): a small tensor that depends on dims only is computed
+// while planning.
+static void only_large_values_of_dims_are_steps(void **state) {
   (void)state;
   for (int large = 0; large < 2; large++) {
     fixture f = begin();
@@ -70,7 +71,7 @@ static void what_reads_dims_only_is_a_step_where_it_is_large(void **state) {
 }
 
 // x[n,4] -> Abs -> [n,4,1] -> Transpose to [n,1,4]: no element moves.
-static void axes_of_one_element_move_nothing(void **state) {
+static void transposing_axes_of_size_one_moves_nothing(void **state) {
   (void)state;
   fixture f = begin();
   lb_region *r = f.g->main;
@@ -83,12 +84,12 @@ static void axes_of_one_element_move_nothing(void **state) {
   lb_tensor in = tensor(LB_F32, NULL, DIMS(3, 4, 1));
   build(&f, &in, (lb_want[]){{.wanted = true}});
   assert_int_equal(f.plan->n_steps, 1);
-  assert_int_equal(f.plan->steps[0].out[0].place, LB_STORAGE_OUTPUT);
+  assert_int_equal(f.plan->steps[0].out[0].storage, LB_STORAGE_OUTPUT);
   assert_int_equal(f.plan->binds[0].tensor.dims[1], 1);
   end(&f);
 }
 
-static void what_nobody_asked_for_is_not_planned(void **state) {
+static void unrequested_results_are_not_planned(void **state) {
   (void)state;
   fixture f = begin();
   lb_region *r = f.g->main;
@@ -106,7 +107,7 @@ static void what_nobody_asked_for_is_not_planned(void **state) {
   end(&f);
 }
 
-static void dead_values_give_their_memory_back(void **state) {
+static void memory_of_dead_values_is_reused(void **state) {
   (void)state;
   fixture f = begin();
   lb_region *r = f.g->main;
@@ -120,8 +121,8 @@ static void dead_values_give_their_memory_back(void **state) {
   end(&f);
 }
 
-// A small input that decides a shape belongs to the signature: its contents
-// are read while planning, and the target is a constant of the plan.
+// A small input that decides a shape is part of the signature: its contents are
+// read while planning, and the target is a constant of the plan.
 static void deciding_inputs_are_read_while_planning(void **state) {
   (void)state;
   fixture f = begin();
@@ -133,13 +134,13 @@ static void deciding_inputs_are_read_while_planning(void **state) {
   lb_tensor in[] = {tensor(LB_F32, NULL, DIMS(6)),
                     tensor(LB_I64, target, DIMS(2))};
   build(&f, in, (lb_want[]){{.wanted = true}});
-  assert_int_equal(f.plan->n_facts, 0);
+  assert_int_equal(f.plan->n_stage_results, 0);
   assert_int_equal(f.plan->n_steps, 1);
   assert_int_equal(f.plan->steps[0].out[0].tensor->dims[1], 3);
   end(&f);
 }
 
-// The same target, computed from data: a fact to be read, then a second plan.
+// The same target, computed from data: a stage result, then a second plan.
 static void computed_targets_end_the_stage(void **state) {
   (void)state;
   fixture f = begin();
@@ -153,23 +154,23 @@ static void computed_targets_end_the_stage(void **state) {
   RESULTS(r, NODE1(r, Reshape, "re", x, target));
   lb_tensor in = tensor(LB_F32, NULL, DIMS(2, 3));
   build(&f, &in, (lb_want[]){{.wanted = true}});
-  assert_int_equal(f.plan->n_facts, 1);
-  assert_int_equal(f.plan->facts[0].kind, LB_STAGE_RESULT_CONTENTS);
+  assert_int_equal(f.plan->n_stage_results, 1);
+  assert_int_equal(f.plan->stage_results[0].kind, LB_STAGE_RESULT_CONTENTS);
   int64_t six = 6;
-  lb_tensor fact = tensor(LB_I64, &six, DIMS(1));
+  lb_tensor stage_result = tensor(LB_I64, &six, DIMS(1));
   lb_plan *next;
-  ok(lb_plan_next(f.plan, &fact, &workspace, &next));
-  assert_int_equal(next->n_facts, 0);
+  ok(lb_plan_next(f.plan, &stage_result, &workspace, &next));
+  assert_int_equal(next->n_stage_results, 0);
   assert_int_equal(next->binds[0].tensor.rank, 1);
   assert_int_equal(next->binds[0].tensor.dims[0], 6);
   lb_plan_release(next);
   end(&f);
 }
 
-// if (flag) then late else x, where `late` waits for the rows of NonZero: the
-// branch is known in the first stage, and what only the other one reads is not
-// planned in the second.
-static void what_the_other_branch_waited_for_is_not_planned(void **state) {
+// if (flag) then late else x, where `late` depends on the rows of NonZero: the
+// branch is known in the first stage, and nodes that only the other branch
+// reads are not planned in the second.
+static void nodes_of_the_other_branch_are_not_planned(void **state) {
   (void)state;
   fixture f = begin();
   lb_region *r = f.g->main;
@@ -207,7 +208,7 @@ static void what_the_other_branch_waited_for_is_not_planned(void **state) {
   lb_graph_free(f.g);
 }
 
-static void plans_keep_their_program(void **state) {
+static void plans_retain_their_program(void **state) {
   (void)state;
   fixture f = begin();
   lb_program_usage usage = {0};
@@ -225,7 +226,7 @@ static void plans_keep_their_program(void **state) {
                    &f.plan));
   assert_int_equal(f.plan->program->version, 7);
   lb_program_release(f.program);
-  // The next stage is planned with it, too, and outlives the first.
+  // The next stage retains it, too, and outlives the first.
   lb_plan *next;
   lb_tensor found = tensor(LB_I64, NULL, DIMS(1, 3));
   ok(lb_plan_next(f.plan, &found, &workspace, &next));
@@ -240,15 +241,15 @@ static void plans_keep_their_program(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(shape_arithmetic_and_views_are_no_steps),
-      cmocka_unit_test(what_reads_dims_only_is_a_step_where_it_is_large),
-      cmocka_unit_test(axes_of_one_element_move_nothing),
-      cmocka_unit_test(what_nobody_asked_for_is_not_planned),
-      cmocka_unit_test(dead_values_give_their_memory_back),
+      cmocka_unit_test(shape_arithmetic_and_views_are_not_steps),
+      cmocka_unit_test(only_large_values_of_dims_are_steps),
+      cmocka_unit_test(transposing_axes_of_size_one_moves_nothing),
+      cmocka_unit_test(unrequested_results_are_not_planned),
+      cmocka_unit_test(memory_of_dead_values_is_reused),
       cmocka_unit_test(deciding_inputs_are_read_while_planning),
       cmocka_unit_test(computed_targets_end_the_stage),
-      cmocka_unit_test(what_the_other_branch_waited_for_is_not_planned),
-      cmocka_unit_test(plans_keep_their_program),
+      cmocka_unit_test(nodes_of_the_other_branch_are_not_planned),
+      cmocka_unit_test(plans_retain_their_program),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

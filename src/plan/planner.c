@@ -1,8 +1,8 @@
-// plan/planner.c -- from nodes to steps.
+// plan/planner.c -- turns nodes into steps.
 //
-// Nodes are taken in order. One that waits for something only the data can
-// tell is deferred to the next stage, and with it all that depends on it;
-// everything else goes on.
+// Nodes are planned in order. A node that depends on data not known yet is
+// deferred to the next stage, together with all nodes that depend on it; all
+// other nodes are planned.
 #include "plan/planner.h"
 
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "graph/infer.h"
 #include "plan/view.h"
 
-// Whether a Transpose leaves all elements where they are: what it moves are
-// axes of one element.
+// Whether a Transpose leaves all elements in place, because it only moves axes
+// of size 1.
 static bool keeps_order(const lb_node *n) {
   uint32_t rank;
   const int64_t *perm = lb_attr_ints(n, "perm", &rank);
@@ -50,22 +50,22 @@ void lb_planner_count(lb_planner *p, const lb_region *r) {
       if (n->in[k]) p->tally.uses[n->in[k]->id]++;
     lb_planner_find_concat_dests(p, n);
     if (!is_dense_view(n) || !n->in[0]->producer) continue;
-    uint32_t *from = &p->tally.lands[n->in[0]->id];
-    if (!*from) *from = p->tally.lands[n->out[0]->id];
+    uint32_t *from = &p->tally.output_of[n->in[0]->id];
+    if (!*from) *from = p->tally.output_of[n->out[0]->id];
   }
 }
 
-// Asks for the contents of a value once the stage has run; once per value.
-static lb_status ask_contents(lb_planner *p, const lb_value *v) {
+// Requests the contents of a value as a stage result; once per value.
+static lb_status request_contents(lb_planner *p, const lb_value *v) {
   uint32_t id = lb_planner_root(p, v->id);
-  for (uint32_t i = 0; i < p->plan->n_facts; i++)
-    if (p->steps.fact_values[i] == id) return LB_OK;
+  for (uint32_t i = 0; i < p->plan->n_stage_results; i++)
+    if (p->steps.stage_result_values[i] == id) return LB_OK;
   lb_stage_result f = {.kind = LB_STAGE_RESULT_CONTENTS};
   LB_TRY(lb_planner_operand(p, p->values.states[id], &f.source));
   return lb_planner_add_stage_result(p, f, id);
 }
 
-// States of the inputs; *ready is false if the node must wait.
+// The states of the inputs; *ready is false if the node must be deferred.
 static lb_status inputs_of(lb_planner *p, const lb_node *n,
                            const lb_pvalue **in, bool *ready) {
   *ready = true;
@@ -78,14 +78,15 @@ static lb_status inputs_of(lb_planner *p, const lb_node *n,
   return LB_OK;
 }
 
-// The contents that decide this node's shapes: known, or asked for.
+// Requests contents that decide this node's shapes and are not known; then
+// *ready is false.
 static lb_status need_contents(lb_planner *p, const lb_node *n,
                                const lb_pvalue *const *in, bool *ready) {
   uint32_t deciding = lb_op_infos[n->op].deciding;
   for (uint32_t i = 0; i < n->n_in && i < 32; i++) {
     if (!(deciding >> i & 1) || !in[i] || is_known(in[i])) continue;
     *ready = false;
-    LB_TRY(ask_contents(p, n->in[i]));
+    LB_TRY(request_contents(p, n->in[i]));
   }
   return LB_OK;
 }
@@ -103,7 +104,7 @@ static lb_status plan_if(lb_planner *p, const lb_node *n) {
   LB_TRY(lb_planner_state(p, n->in[0], &cond));
   if (!cond) return lb_planner_defer(p, n);
   if (!is_known(cond)) {
-    LB_TRY(ask_contents(p, n->in[0]));
+    LB_TRY(request_contents(p, n->in[0]));
     return lb_planner_defer(p, n);
   }
   char label[128];
@@ -116,7 +117,7 @@ static lb_status plan_if(lb_planner *p, const lb_node *n) {
     if (!n->out[i] || !p->tally.uses[n->out[i]->id]) continue;
     p->tally.uses[r->results[i]->id]++;
     if (r->results[i]->producer)
-      p->tally.lands[r->results[i]->id] = p->tally.lands[n->out[i]->id];
+      p->tally.output_of[r->results[i]->id] = p->tally.output_of[n->out[i]->id];
   }
   lb_planner_count(p, r);
   for (uint32_t i = 0; i < n->n_captures; i++)
@@ -124,7 +125,7 @@ static lb_status plan_if(lb_planner *p, const lb_node *n) {
   for (uint32_t i = 0; i < n->n_out; i++) {
     if (!n->out[i] || !p->tally.uses[n->out[i]->id]) continue;
     add_alias(p, n->out[i], r->results[i]);
-    lb_planner_unuse(p, r->results[i], 1);  // the mark that made it needed
+    lb_planner_unuse(p, r->results[i], 1);  // the read that made it needed
   }
   lb_planner_unuse_inputs(p, n);
   lb_planner_note(p, n, LB_NODE_BRANCH, LB_REASON_BRANCH, LB_NO_VALUE);
@@ -134,7 +135,7 @@ static lb_status plan_if(lb_planner *p, const lb_node *n) {
 
 // -- kernels -----------------------------------------------------------------
 
-// What is known of an input, all of it numbers.
+// Describes what is known of an input; all dims are constants.
 static void describe(const lb_pvalue *s, lb_vinfo *out) {
   const lb_tensor *t = s->tensor;
   out->dtype = t->dtype;
@@ -172,8 +173,8 @@ static lb_status infer(lb_planner *p, const lb_node *n,
   return lb_infer_node(&c);
 }
 
-// A value past the limit is refused even where it would be a view of less:
-// whatever reads it would walk all of it.
+// A value above the memory limit is rejected even if it would be a view of less
+// memory, because its readers would iterate over all of it.
 static lb_status tensor_of(const lb_planner *p, const lb_node *n,
                            const lb_vinfo *info, lb_tensor *out) {
   out->dtype = info->dtype;
@@ -209,7 +210,7 @@ static lb_status tensors_of(const lb_planner *p, const lb_node *n,
   return LB_OK;
 }
 
-// Everything it reads is known and everything it makes is small.
+// Whether all inputs are known and all outputs are small.
 static bool is_computable(const lb_node *n, const lb_pvalue *const *in,
                           const lb_tensor *out) {
   if (!lb_op_is_pure(n->op)) return false;
@@ -244,7 +245,7 @@ static lb_status compute_now(lb_planner *p, const lb_node *n,
   return LB_OK;
 }
 
-// All wanted outputs as views, or none.
+// Sets all requested outputs as views, or none.
 static lb_status try_view(lb_planner *p, const lb_node *n,
                           const lb_pvalue *const *in, const lb_vinfo *in_info,
                           lb_tensor *out, bool *done) {
@@ -274,7 +275,7 @@ static lb_status try_view(lb_planner *p, const lb_node *n,
   return LB_OK;
 }
 
-// Of a node that no launch was made for.
+// The reason why a node is not part of a launch.
 static lb_reason why_alone(const lb_planner *p, const lb_node *n) {
   const lb_partitioning *parts = p->prog->parts;
   if (!parts) return LB_REASON_REFERENCE_ONLY;
@@ -298,30 +299,31 @@ static lb_status emit_call(lb_planner *p, const lb_node *n,
   return lb_planner_push_call(p, &call);
 }
 
-// Outputs get buffers of their own, and their dims are facts for later.
-static lb_status own_outputs(lb_planner *p, const lb_step *step,
-                             const lb_vinfo *out_info) {
+// Assigns dynamic buffers to the outputs; their dims become stage results.
+static lb_status add_dynamic_outputs(lb_planner *p, const lb_step *step,
+                                     const lb_vinfo *out_info) {
   const lb_node *n = step->node;
   for (uint32_t i = 0; i < n->n_out; i++) {
     if (!lb_planner_is_read(p, n->out[i])) continue;
-    uint32_t own = p->plan->n_own++;
+    uint32_t dynamic_buffer = p->plan->n_dynamic++;
     lb_tensor t = {.dtype = out_info ? out_info[i].dtype : LB_NONE}, *kept;
     LB_TRY(lb_planner_copy_to_plan(p, &t, &kept));
     step->out[i] = (lb_step_operand){.tensor = kept,
-                                     .place = LB_STORAGE_DYNAMIC,
-                                     .index = own,
+                                     .storage = LB_STORAGE_DYNAMIC,
+                                     .index = dynamic_buffer,
                                      .value = n->out[i]->id};
-    lb_stage_result f = {.kind = LB_STAGE_RESULT_DIMS, .own = own};
+    lb_stage_result f = {.kind = LB_STAGE_RESULT_DIMS,
+                         .dynamic_buffer = dynamic_buffer};
     LB_TRY(lb_planner_add_stage_result(p, f, n->out[i]->id));
   }
   return LB_OK;
 }
 
-// A node whose outputs have the dims of `out`; of what it reads, in_info need
-// not say more than contents.
-static lb_status plan_made(lb_planner *p, const lb_node *n,
-                           const lb_pvalue *const *in, const lb_vinfo *in_info,
-                           lb_tensor *out) {
+// Plans a node whose outputs have the dims of `out`. Of `in_info` only the
+// contents are used.
+static lb_status plan_outputs(lb_planner *p, const lb_node *n,
+                              const lb_pvalue *const *in,
+                              const lb_vinfo *in_info, lb_tensor *out) {
   if (is_computable(n, in, out)) return compute_now(p, n, in, out);
   bool done;
   LB_TRY(try_view(p, n, in, in_info, out, &done));
@@ -336,17 +338,17 @@ static lb_status plan_call(lb_planner *p, const lb_node *n,
   if (lb_planner_expect_moved(p, n, in, r.out)) {
     for (uint32_t i = 0; i < n->n_in; i++)
       r.in_info[i].data = in[i] && is_known(in[i]) ? in[i]->tensor : NULL;
-    return plan_made(p, n, in, r.in_info, r.out);
+    return plan_outputs(p, n, in, r.in_info, r.out);
   }
   LB_TRY(infer(p, n, in, &r));
   if (lb_op_has(n->op, LB_TRAIT_DYNAMIC)) {
     lb_step call;
     LB_TRY(lb_planner_new_call(p, n, in, LB_REASON_DYNAMIC, &call));
-    LB_TRY(own_outputs(p, &call, r.out_info));
+    LB_TRY(add_dynamic_outputs(p, &call, r.out_info));
     return lb_planner_push_call(p, &call);
   }
   LB_TRY(tensors_of(p, n, &r));
-  return plan_made(p, n, in, r.in_info, r.out);
+  return plan_outputs(p, n, in, r.in_info, r.out);
 }
 
 lb_status lb_planner_infer(lb_planner *p, const lb_node *n,
@@ -368,8 +370,8 @@ lb_status lb_planner_infer(lb_planner *p, const lb_node *n,
 
 // -- Loop and Scan -----------------------------------------------------------
 
-// A loop's body is planned for dense inputs, so strided views are copied. The
-// copies may go once the loop has run.
+// The body of a loop is planned for dense inputs, so strided views are copied.
+// The copies are freed after the loop.
 static lb_status plan_loop(lb_planner *p, const lb_node *n,
                            const lb_pvalue *const *in) {
   lb_step_operand *temps = LB_SCRATCH(p, lb_step_operand, n->n_in);
@@ -386,14 +388,14 @@ static lb_status plan_loop(lb_planner *p, const lb_node *n,
     LB_TRY(lb_planner_copy(p, step.in[i], *dense));
     step.in[i] = *dense;
   }
-  LB_TRY(own_outputs(p, &step, NULL));
+  LB_TRY(add_dynamic_outputs(p, &step, NULL));
   lb_planner_note(p, n, LB_NODE_LOOP, LB_REASON_BODY, LB_NO_VALUE);
   LB_TRY(lb_planner_push(p, &step));
   while (n_temps) lb_planner_end_temp(p, &temps[--n_temps]);
   return LB_OK;
 }
 
-// -- all ---------------------------------------------------------------------
+// -- nodes in order ----------------------------------------------------------
 
 lb_status lb_planner_node(lb_planner *p, const lb_node *n, bool *deferred) {
   bool known;
@@ -425,7 +427,8 @@ static lb_status plan_alone(lb_planner *p, const lb_node *n) {
   return LB_OK;
 }
 
-// Only the branch that was not taken did. Last first, so that whole chains go.
+// Only the branch that was not taken read them. The order is reversed, so that
+// whole chains are dropped.
 void lb_planner_drop_unread(lb_planner *p, const lb_node *const *nodes,
                             uint32_t n) {
   for (uint32_t i = n; i-- > 0;) {
@@ -440,41 +443,42 @@ void lb_planner_drop_unread(lb_planner *p, const lb_node *const *nodes,
   }
 }
 
-#define LINE 64  // bytes of a cache
+#define LINE 64  // bytes of a cache line
 
-static void bring(const void *at, size_t bytes) {
+static void prefetch(const void *at, size_t bytes) {
   for (size_t i = 0; at && i < bytes; i += LINE)
     __builtin_prefetch((const char *)at + i);
 }
 
-static void bring_lists(const lb_partition *part) {
-  bring(part->nodes, part->n_nodes * sizeof(lb_node *));
-  bring(part->reads, part->n_reads * sizeof *part->reads);
-  bring(part->inputs, part->n_inputs * sizeof *part->inputs);
-  bring(part->window, LINE);
-  bring(part->memo, sizeof *part->memo);
+static void prefetch_lists(const lb_partition *part) {
+  prefetch(part->nodes, part->n_nodes * sizeof(lb_node *));
+  prefetch(part->reads, part->n_reads * sizeof *part->reads);
+  prefetch(part->inputs, part->n_inputs * sizeof *part->inputs);
+  prefetch(part->window, LINE);
+  prefetch(part->memo, sizeof *part->memo);
 }
 
-static void bring_spec(const lb_partition *part) {
+static void prefetch_spec(const lb_partition *part) {
   const lb_memo *m = part->memo;
-  bring(m ? atomic_load_explicit(&m->first, memory_order_relaxed) : NULL,
-        sizeof(lb_memo_spec) + LINE);
-  bring(part->nodes[part->anchor], sizeof(lb_node));
-  if (part->plain) bring(lb_partition_result(part), sizeof(lb_value));
+  prefetch(m ? atomic_load_explicit(&m->first, memory_order_relaxed) : NULL,
+           sizeof(lb_memo_spec) + LINE);
+  prefetch(part->nodes[part->anchor], sizeof(lb_node));
+  if (part->plain) prefetch(lb_partition_result(part), sizeof(lb_value));
 }
 
-// Runs leave little in the near caches of what plans read. It comes while nodes
-// before are planned, from pointer to pointer: each is followed one node after
-// it was brought.
-static void bring_near(const lb_partitioning *parts,
-                       const lb_node *const *nodes, uint32_t n, uint32_t i) {
+// Runs evict most of the planner's data from the L1 and L2 caches. It is
+// prefetched while earlier nodes are planned, one pointer level per node: a
+// pointer is followed one node after it was prefetched.
+static void prefetch_ahead(const lb_partitioning *parts,
+                           const lb_node *const *nodes, uint32_t n,
+                           uint32_t i) {
   const lb_partition *part[4] = {NULL};
   for (uint32_t k = 1; k < 4 && i + k < n; k++)
     part[k] = parts->of_node[nodes[i + k]->id];
-  if (i + 4 < n) bring(nodes[i + 4], sizeof(lb_node));
-  bring(part[3], sizeof(lb_partition));
-  if (part[2]) bring_lists(part[2]);
-  if (part[1]) bring_spec(part[1]);
+  if (i + 4 < n) prefetch(nodes[i + 4], sizeof(lb_node));
+  prefetch(part[3], sizeof(lb_partition));
+  if (part[2]) prefetch_lists(part[2]);
+  if (part[1]) prefetch_spec(part[1]);
 }
 
 lb_status lb_planner_nodes(lb_planner *p, const lb_node *const *nodes,
@@ -482,7 +486,7 @@ lb_status lb_planner_nodes(lb_planner *p, const lb_node *const *nodes,
   const lb_partitioning *parts = p->prog->parts;
   for (uint32_t i = 0; i < n; i++) {
     const lb_node *x = nodes[i];
-    if (parts) bring_near(parts, nodes, n, i);
+    if (parts) prefetch_ahead(parts, nodes, n, i);
     if (!p->tally.needed[x->id]) continue;
     const lb_partition *part = parts ? parts->of_node[x->id] : NULL;
     if (x->op == LB_OP_If)

@@ -1,8 +1,9 @@
 // plan/planner.h -- the state of planning one region, stage after stage.
-// Internal to the room.
+// Internal to this module.
 //
-// Each concern has a header with the state that it owns; functions of all of
-// them take the planner. Arrays by node are by node id of the whole graph.
+// The planner is composed of one state struct for each concern, declared in
+// that concern's header; all functions take the whole planner. Arrays indexed
+// by node use the node id in the whole graph.
 #ifndef LB_PLAN_PLANNER_H
 #define LB_PLAN_PLANNER_H
 
@@ -19,9 +20,10 @@ struct lb_planner {
   const lb_region *region;
   bool in_warmup;    // see lb_plan_workspace
   lb_plan *plan;     // being built; borrowed
-  lb_arena *arena;   // the plan's: what a run needs
-  lb_arena *state;   // the plan's: what later stages need, all below
-  lb_arena scratch;  // for evaluation while planning
+  lb_arena *arena;   // the plan's arena: data that runs need
+  lb_arena *state;   // the plan's state arena: data that later stages need,
+                     // including all state below
+  lb_arena scratch;  // scratch memory while planning
 
   lb_tally tally;
   lb_value_states values;
@@ -32,32 +34,36 @@ struct lb_planner {
   lb_launch_states launch;
 };
 
-// Counts the reads of a region's needed nodes; results were counted before.
+// Counts the reads of a region's needed nodes. The region's results must have
+// been counted before.
 void lb_planner_count(lb_planner *p, const lb_region *r);
 lb_status lb_planner_nodes(lb_planner *p, const lb_node *const *nodes,
                            uint32_t n);
-lb_status lb_planner_region(lb_planner *p, const lb_region *r);  // all of it
-// Forgets nodes that waited for this stage and that nobody reads any more.
+lb_status lb_planner_region(lb_planner *p,
+                            const lb_region *r);  // all of its nodes
+// Marks deferred nodes as not needed whose outputs are no longer read by any
+// node.
 void lb_planner_drop_unread(lb_planner *p, const lb_node *const *nodes,
                             uint32_t n);
 
-// Plans one node; what it reads is still counted as read.
+// Plans one node. The reads of its inputs remain counted.
 lb_status lb_planner_node(lb_planner *p, const lb_node *n, bool *deferred);
 
-// The dims of all that a node makes, by its shape rule, in scratch memory.
-// *call is false if it is no call: contents that decide dims are not known yet,
-// or the node can be computed while planning.
+// Infers the dims of all outputs of a node by its shape rule, in scratch
+// memory. *call is false if the node will not become a call: contents that
+// decide dims are not known yet, or the node can be computed while planning.
 lb_status lb_planner_infer(lb_planner *p, const lb_node *n,
                            const lb_pvalue *const *in, const lb_tensor **out,
                            bool *call);
 
 static inline lb_status lb_planner_state(lb_planner *p, const lb_value *v,
                                          const lb_pvalue **out) {
-  *out = p->values.states[v->id];  // an alias has none
+  *out = p->values.states[v->id];  // NULL for an alias
   return *out ? LB_OK : lb_planner_find(p, v, out);
 }
 
-// Records what becomes of a node; if that is a step, it is pushed next.
+// Records the disposition of a node. If that refers to a step, it must be the
+// next one pushed.
 static inline void lb_planner_note(lb_planner *p, const lb_node *n,
                                    lb_disposition_kind kind, lb_reason reason,
                                    uint32_t value) {
@@ -69,18 +75,18 @@ static inline void lb_planner_note(lb_planner *p, const lb_node *n,
                        .value = value};
 }
 
-// Whether it is done: others of its partition may not be.
+// Whether this node is planned. Other nodes of its partition may not be.
 static inline bool lb_planner_is_planned(const lb_planner *p,
                                          const lb_node *n) {
   return lb_plan_node(p->plan, n)->kind > LB_NODE_LATER;
 }
 
-// Scratch memory that is not cleared: most of what there is room for in a
-// tensor is never used.
+// Scratch memory that is not cleared, because most of a tensor's MAX_RANK dims
+// are never used.
 #define LB_SCRATCH(p, T, n) \
   ((T *)lb_arena_alloc(&(p)->scratch, lb_mul_sat(sizeof(T), (n)), _Alignof(T)))
 
-// Doubles a list that lives in an arena; the old copy stays there.
+// Doubles the capacity of a list in an arena; the old copy stays there.
 #define LB_GROW(arena, list, n, cap)                              \
   do {                                                            \
     if ((n) == (cap)) {                                           \

@@ -1,4 +1,4 @@
-// plan/prepare.c -- a launch with everything decided but the addresses of a
+// plan/prepare.c -- builds launches with everything but the base addresses of a
 // run.
 #include <string.h>
 
@@ -15,7 +15,7 @@ static void fill_dims(uint64_t *args, const lb_launch_template *r,
     args[r->cells.scalars + i] = b->scalars[i];
 }
 
-// Cells of the arguments that shapes decide.
+// Fills the argument cells that shapes determine.
 static void fill_args(uint64_t *args, const lb_launch_template *r,
                       const lb_binding *b) {
   for (int i = 0; i < r->n_operands; i++) args[i] = 0;
@@ -30,7 +30,7 @@ static void fill_args(uint64_t *args, const lb_launch_template *r,
     args[r->cells.taps + i] = (uint64_t)b->taps[i];
 }
 
-// Panels are some columns wide: a step over one column counts on average.
+// A panel is several columns wide: the stride of one column is an average.
 static void fill_strides(int64_t *to, const lb_launch_template_operand *r,
                          const lb_bind_operand *o, const lb_binding *b) {
   int64_t col = r->panels ? b->dims[LB_DIM_K] : o->col, size = r->size;
@@ -39,11 +39,11 @@ static void fill_strides(int64_t *to, const lb_launch_template_operand *r,
   for (int l = 0; l < b->n_outer; l++) to[2 + l] = o->outer[l] * size;
 }
 
-// -- where operands lie ------------------------------------------------------
+// -- addresses of operands ----------------------------------------------------
 
 static int64_t address(const void *at) { return (int64_t)(intptr_t)at; }
 
-// A copy of `bytes` bytes in memory of the device, which is the plan's.
+// Copies `bytes` bytes to device memory, which the plan owns.
 static lb_status copy_to_device(lb_planner *p, const void *host, size_t bytes,
                                 const void **out) {
   lb_stream q = {.device = p->prog->slots->device};
@@ -66,8 +66,8 @@ static bool is_of_graph(const lb_planner *p, const lb_tensor *t,
   return value != LB_NO_VALUE && p->prog->graph->values[value]->info.data == t;
 }
 
-// Where the device has a constant. Those of the graph are copied once for all
-// plans.
+// The address of a constant on the device. Constants of the graph are copied
+// once for all plans.
 static lb_status constant_at(lb_planner *p, const lb_tensor *t, uint32_t value,
                              int64_t *out) {
   const void *at;
@@ -78,7 +78,7 @@ static lb_status constant_at(lb_planner *p, const lb_tensor *t, uint32_t value,
   if (bytes == 0) return LB_OK;
   const char *host = (const char *)t->data - before;
   LB_TRY(is_of_graph(p, t, value)
-             ? lb_weights_place(p->prog->weights, host, bytes, &at)
+             ? lb_weights_device_address(p->prog->weights, host, bytes, &at)
              : copy_to_device(p, host, bytes, &at));
   *out = address(at) + (int64_t)before;
   return LB_OK;
@@ -86,9 +86,9 @@ static lb_status constant_at(lb_planner *p, const lb_tensor *t, uint32_t value,
 
 lb_status lb_planner_address(lb_planner *p, const lb_step_operand *o,
                              lb_address *out) {
-  *out =
-      (lb_address){o->offset, lb_planner_base(p, o->place, o->index), o->value};
-  if (o->place != LB_STORAGE_NONE) return LB_OK;
+  *out = (lb_address){o->offset, lb_planner_base(p, o->storage, o->index),
+                      o->value};
+  if (o->storage != LB_STORAGE_NONE) return LB_OK;
   return constant_at(p, o->tensor, o->value, &out->offset);
 }
 
@@ -102,11 +102,11 @@ lb_status lb_planner_value_address(lb_planner *p, const lb_partition *part,
   if (s->buffer == LB_NO_BUFFER)
     return constant_at(p, s->tensor, s->value, &out->offset);
   out->base = p->values.bufs[s->buffer].base;
-  out->offset = p->values.bufs[s->buffer].mark + s->offset;
+  out->offset = p->values.bufs[s->buffer].virtual_offset + s->offset;
   return LB_OK;
 }
 
-// Operands without a value lie in the tables, if there are some.
+// Operands without a value are in the tables, if there are any.
 static lb_status make_tables(lb_planner *p, const lb_binding *b,
                              lb_address *out) {
   if (b->table_bytes == 0) return LB_OK;
@@ -130,20 +130,20 @@ lb_status lb_planner_addresses(lb_planner *p, const lb_partition *part,
 
 // -- launches ----------------------------------------------------------------
 
-typedef struct parts {  // of a launch, which lie behind it
+typedef struct prepare_parts {  // arrays of a launch, stored behind it
   lb_address *addresses;
   uint64_t *args;
   int64_t *loops, *strides;
-} parts;
+} prepare_parts;
 
 _Static_assert(sizeof(lb_launch) % 8 == 0 && sizeof(lb_address) % 8 == 0,
                "words follow");
 _Static_assert(LB_BIND_LOOPS <= LB_LAUNCH_LOOPS, "a launch has all loops");
 
-// `n_strides` for each operand.
+// Allocates a launch with `n_strides` strides for each operand.
 static lb_launch *new_launch(lb_planner *p, const lb_launch_template *r,
                              const lb_binding *b, size_t n_args,
-                             size_t n_strides, parts *out) {
+                             size_t n_strides, prepare_parts *out) {
   size_t n = r->n_operands;
   size_t words = n_args + (size_t)b->n_outer + n_strides * n;
   char *at = lb_arena_alloc(
@@ -156,10 +156,10 @@ static lb_launch *new_launch(lb_planner *p, const lb_launch_template *r,
   return (lb_launch *)(void *)at;
 }
 
-// All that differs from zone to zone.
+// Fills everything that differs between zones.
 static void fill_launch(const lb_device *d, lb_launch *l,
                         const lb_launch_template *r, const lb_binding *b,
-                        const lb_address *at, const parts *to) {
+                        const lb_address *at, const prepare_parts *to) {
   int64_t outer = 1;
   for (int i = 0; i < b->n_outer; i++) outer *= to->loops[i] = b->outer[i];
   for (uint32_t i = 0; i < r->n_operands; i++) {
@@ -182,7 +182,7 @@ static void fill_launch(const lb_device *d, lb_launch *l,
 lb_status lb_planner_prepare(lb_planner *p, const lb_launch_template *r,
                              const lb_binding *b, const lb_address *at,
                              lb_launch **out) {
-  parts to;
+  prepare_parts to;
   size_t each = 2 + (size_t)b->n_outer;
   lb_launch *l = *out = new_launch(p, r, b, r->cells.count, each, &to);
   if (!l) return lb_oom();
@@ -193,7 +193,7 @@ lb_status lb_planner_prepare(lb_planner *p, const lb_launch_template *r,
   return LB_OK;
 }
 
-// Of launches with the same strides.
+// For launches with the same strides.
 static bool has_args(const lb_launch *l, const lb_launch_template *r,
                      const lb_binding *b) {
   for (int i = 0; i < r->n_dims; i++)
@@ -203,9 +203,10 @@ static bool has_args(const lb_launch *l, const lb_launch_template *r,
   return true;
 }
 
-#define FEW_ZONES 9  // of most images; what comes after is not looked at
+#define FEW_ZONES 9  // most feature maps have no more; others are not searched
 
-// Borders on either side differ in where they begin, and are as wide.
+// Padding zones on opposite sides have the same size and differ only in their
+// start.
 static const uint64_t *find_args(const lb_launch *first, const lb_launch *like,
                                  const lb_launch_template *r,
                                  const lb_binding *b) {
@@ -219,7 +220,7 @@ lb_status lb_planner_prepare_zone(lb_planner *p, const lb_launch_template *r,
                                   const lb_binding *b, const lb_address *at,
                                   const lb_launch *first, const lb_launch *like,
                                   lb_launch **out) {
-  parts to;
+  prepare_parts to;
   const uint64_t *args = find_args(first, like, r, b);
   lb_launch *l = *out = new_launch(p, r, b, args ? 0 : r->cells.count, 0, &to);
   if (!l) return lb_oom();

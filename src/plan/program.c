@@ -1,22 +1,25 @@
-// plan/program.c -- making a program; and which contents decide shapes: a walk
-// backwards.
+// plan/program.c -- builds programs, and finds the contents that decide shapes
+// by a backward walk.
 //
-// Marks only grow and every mark is pushed once, so the walk ends. A body of
-// Loop or Scan is planned at run time with its real inputs, so marks stop at
-// its parameters; through If they go on, since its branch is planned in place.
+// Marks only grow, and each marked value is pushed once, so the walk ends. The
+// body of a Loop or Scan is planned at run time with its actual inputs, so
+// marks stop at its parameters; they pass through an If, because its branch is
+// planned in place.
 #include "plan/program.h"
 
 #include <stdlib.h>
 
 #include "graph/op.h"
 
-typedef struct walk {
+typedef struct program_walk {
   uint8_t *deciding;
   const lb_value **stack;
-  const lb_node **owner;  // by region parameter's value id: the node around it
-  uint32_t *slot;         // ... and which of the node's inputs it receives
+  const lb_node **owner;  // by value id of a region parameter: the node that
+                          // owns the region
+  uint32_t *slot;         // ... and the index of the node's input that it
+                          // receives
   uint32_t n;
-} walk;
+} program_walk;
 
 static bool is_small(const lb_value *v) {
   const lb_vinfo *info = &v->info;
@@ -32,7 +35,7 @@ static bool is_small(const lb_value *v) {
   return true;
 }
 
-static void mark(walk *w, const lb_value *v, lb_deciding how) {
+static void mark(program_walk *w, const lb_value *v, lb_deciding how) {
   if (!v || v->info.data || !is_small(v)) return;
   if (!w->deciding[v->id]) w->stack[w->n++] = v;
   if (w->deciding[v->id] < how) w->deciding[v->id] = (uint8_t)how;
@@ -49,7 +52,7 @@ static bool is_arithmetic(lb_op op) {
   }
 }
 
-static void mark_through(walk *w, const lb_value *v) {
+static void mark_through(program_walk *w, const lb_value *v) {
   const lb_node *n = v->producer;
   lb_deciding how = w->deciding[v->id];
   if (!n) {
@@ -66,7 +69,7 @@ static void mark_through(walk *w, const lb_value *v) {
   }
 }
 
-static void note_params(walk *w, const lb_node *n) {
+static void note_params(program_walk *w, const lb_node *n) {
   for (uint32_t r = 0; r < n->n_regions; r++) {
     const lb_region *body = n->regions[r];
     for (uint32_t c = 0; c < n->n_captures; c++) {
@@ -77,9 +80,9 @@ static void note_params(walk *w, const lb_node *n) {
   }
 }
 
-// Captures first, everywhere; then the deciding inputs. Nesting is bounded by
-// the importer.
-static void visit(walk *w, const lb_region *r, bool seed) {
+// Captures of all regions first; then the deciding inputs. The importer bounds
+// nesting.
+static void visit(program_walk *w, const lb_region *r, bool seed) {
   for (uint32_t i = 0; i < r->n_nodes; i++) {
     const lb_node *n = r->nodes[i];
     if (!seed) note_params(w, n);
@@ -93,10 +96,10 @@ static void visit(walk *w, const lb_region *r, bool seed) {
 static lb_status find_deciding(lb_program *p) {
   const lb_graph *g = p->graph;
   size_t n = g->n_values ? g->n_values : 1;
-  walk w = {.deciding = calloc(n, sizeof(*w.deciding)),
-            .stack = calloc(n, sizeof(*w.stack)),
-            .owner = calloc(n, sizeof(*w.owner)),
-            .slot = calloc(n, sizeof(*w.slot))};
+  program_walk w = {.deciding = calloc(n, sizeof(*w.deciding)),
+                    .stack = calloc(n, sizeof(*w.stack)),
+                    .owner = calloc(n, sizeof(*w.owner)),
+                    .slot = calloc(n, sizeof(*w.slot))};
   p->deciding = w.deciding;
   bool ok = w.deciding && w.stack && w.owner && w.slot;
   if (ok) {
@@ -116,7 +119,7 @@ static lb_status partition(lb_program *p, const lb_program_options *o) {
                               o->weights));
   p->parts = &p->partitioning;
   LB_TRY(lb_orders_init(&p->orders, p->parts, p->graph));
-  return lb_part_classes_init(&p->twins, p->parts, p->graph, &p->sizes);
+  return lb_part_classes_init(&p->classes, p->parts, p->graph, &p->sizes);
 }
 
 static lb_status build(lb_program *p, const lb_program_options *o) {
@@ -129,9 +132,9 @@ static lb_status build(lb_program *p, const lb_program_options *o) {
 static size_t count_bytes(const lb_program *p) {
   const lb_graph *g = p->graph;
   size_t value = sizeof *p->deciding + sizeof *p->all.uses +
-                 sizeof *p->all.lands + sizeof *p->all.homes;
+                 sizeof *p->all.output_of + sizeof *p->all.concat_dests;
   size_t node = sizeof *p->all.needed + sizeof *p->orders.nodes +
-                sizeof *p->orders.unvisited + sizeof *p->twins.of_node;
+                sizeof *p->orders.unvisited + sizeof *p->classes.of_node;
   return sizeof *p + p->partitioning.arena.used + g->n_values * value +
          g->n_nodes * node + p->sizes.n * sizeof *p->sizes.dims;
 }
@@ -167,12 +170,12 @@ void lb_program_release(lb_program *p) {
   if (p->usage) atomic_fetch_sub(&p->usage->count, 1);
   free(p->deciding);
   lb_sizes_fini(&p->sizes);
-  lb_part_classes_fini(&p->twins);
+  lb_part_classes_fini(&p->classes);
   lb_orders_fini(&p->orders);
   if (p->parts) lb_partitioning_fini(&p->partitioning);
   free(p->all.uses);
-  free(p->all.lands);
-  free(p->all.homes);
+  free(p->all.output_of);
+  free(p->all.concat_dests);
   free(p->all.needed);
   free(p);
 }

@@ -1,16 +1,16 @@
-// plan/program.h -- a snapshot of a model: a graph, how it is partitioned, and
-// what planning needs to know of both.
+// plan/program.h -- a snapshot of a model: a graph, its partitioning, and what
+// planning needs to know about both.
 //
-// A program is immutable once it is made, and refcounted: every plan retains
-// the program that it was made of. A structural change (nodes that are fused or
-// taken apart) makes another program with another version; packed weights are
-// shared by all of them (partition/weights.h).
+// A program is refcounted and immutable once built; every plan retains its
+// program. A structural change (other fusions) builds another program with
+// another version. All programs of a session share packed weights
+// (partition/weights.h).
 //
 // The contents of some values decide shapes or branches (a Reshape's target, an
-// If's condition). Walking back from those through the arithmetic that makes
-// them tells which inputs of a region must be looked at, so that their contents
-// become part of a signature. A value made from Shape needs no contents: dims
-// are in every signature anyway.
+// If's condition). A backward walk from these values through the arithmetic
+// that computes them finds the region inputs whose contents must be part of the
+// signature. A value computed from Shape needs no contents, because dims are
+// part of every signature.
 #ifndef LB_PLAN_PROGRAM_H
 #define LB_PLAN_PROGRAM_H
 
@@ -25,30 +25,32 @@
 
 typedef enum lb_deciding {
   LB_DECIDES_NOTHING,
-  LB_DECIDES_THROUGH,  // through arithmetic
+  LB_DECIDES_THROUGH,  // through arithmetic that computes a deciding value
   LB_DECIDES_DIRECTLY,
 } lb_deciding;
 
-// How many programs there are, and how much memory they take.
+// Number of programs, and the memory they use.
 typedef struct lb_program_usage {
   atomic_size_t count, bytes;
 } lb_program_usage;
 
-// What a program is made of; all pointers are borrowed and outlive it.
+// What a program is built from. All pointers are borrowed and must outlive it.
 typedef struct lb_program_options {
   const lb_graph *graph;
-  uint64_t version;  // that no other program of the session has
-  size_t limit;      // bytes of one value, views too; 0: none
-  // Where kernels are published. NULL: every node runs by its host kernel, and
-  // nothing is partitioned or packed.
+  uint64_t version;  // unique among the programs of a session
+  size_t limit;      // max bytes of one value, views included; 0: no limit
+  // Where kernels are published. NULL: every node runs its reference kernel,
+  // and nothing is partitioned or packed.
   lb_slots *slots;
-  struct lb_weights *weights;      // NULL only without slots
-  lb_partition_options partition;  // read while the program is made
-  // Launches only where what covers them gives the same bits.
+  struct lb_weights *weights;      // NULL only if `slots` is
+  lb_partition_options partition;  // read by lb_program_new only
+  // Emits a launch only if its cover gives bit-identical results.
   bool deterministic;
-  bool reusable;            // no kernels with bounds where others serve
-  lb_slot_user user;        // who plans: of the slots
-  lb_program_usage *usage;  // counts it; may be NULL
+  bool reusable;            // no specialised kernels where a reusable one
+                            // exists
+  lb_slot_user user;        // on whose behalf slots are used and kernels
+                            // requested
+  lb_program_usage *usage;  // updated if not NULL
 } lb_program_options;
 
 typedef struct lb_program {
@@ -58,30 +60,33 @@ typedef struct lb_program {
   uint8_t *deciding;  // owned; by value id: lb_deciding
   lb_sizes sizes;
   size_t limit;
-  const lb_partitioning *parts;  // `partitioning`; NULL without slots
+  const lb_partitioning *parts;  // &partitioning; NULL without slots
   lb_partitioning partitioning;
   lb_slots *slots;             // borrowed
   struct lb_weights *weights;  // likewise
-  lb_part_classes twins;
+  lb_part_classes classes;
   lb_orders orders;
-  lb_tally all;  // of the main region, all results wanted; owned
+  lb_tally all;  // owned; read counts for the main region with all results
+                 // wanted
   bool deterministic, reusable;
   lb_slot_user user;
   lb_program_usage *usage;  // borrowed; may be NULL
-  size_t bytes;             // of what it owns, memos left out
+  size_t bytes;             // memory that it owns, memos excluded
 } lb_program;
 
 lb_status lb_program_new(const lb_program_options *o, lb_program **out);
 static inline void lb_program_retain(lb_program *p) { lb_ref_retain(&p->ref); }
 void lb_program_release(lb_program *p);  // NULL is fine
 
-// Counts what each plan would count again. For lb_program_new.
+// Counts the reads that every plan of all results would count again. Called by
+// lb_program_new.
 lb_status lb_program_count(lb_program *p);
 
-// True if the contents of this region parameter belong into a signature when
-// the tensor has these dims: at most a vector, at most LB_MAX_KNOWN elements,
-// and integers unless they decide directly (Resize's scales): a branch on the
-// sum of some floats is no reason for a plan per request.
+// Whether the contents of this region parameter are part of the signature if
+// the tensor has these dims. They are if it has rank 0 or 1, at most
+// LB_MAX_KNOWN elements, and an integer dtype unless it decides a shape
+// directly (Resize's scales): a branch on the sum of some floats does not
+// justify a plan per request.
 bool lb_deciding_reads(lb_deciding how, const lb_tensor *t);
 static inline bool lb_program_reads(const lb_program *p, const lb_value *param,
                                     const lb_tensor *t) {

@@ -1,7 +1,7 @@
-// plan/recurrent.c -- a recurrence as launches that run in turns.
+// plan/recurrent.c -- a recurrence (LSTM, GRU, RNN) as a sequence of launches.
 //
-// States begin as copies of what they are before the first step: the state is
-// then read and written at one place in every turn.
+// The states are initialised by copies of the initial states, so that every
+// time step reads and writes the state at the same address.
 #include <limits.h>
 #include <string.h>
 
@@ -9,12 +9,13 @@
 #include "plan/planner.h"
 #include "plan/variants.h"
 
-// Weights of a direction are in the second cache from one turn to the next. So
-// little is left on one thread, turn after turn.
+// The weights of a direction stay in L2 from one time step to the next. Time
+// steps shorter than STEP_SERIAL_NS run on one thread.
 #define CACHE_BYTES_PER_NS 64.0
 #define FLOPS_PER_NS 70.0
-#define TURN_ALONE_NS 8000
-#define DIRECTION_NS 5000  // of one that gets a thread, at least
+#define STEP_SERIAL_NS 8000
+// Min duration of a direction that gets its own thread.
+#define DIRECTION_NS 5000
 
 enum { BIAS = 3, MASK, H0, C0 };  // inputs
 
@@ -28,9 +29,9 @@ typedef struct series {
   lb_step_operand at[LB_RMEMS];
   lb_step_operand temps[LB_RMEMS];
   int n_temps;
-  lb_launch_template recipes[LB_RNN_KERNELS];
+  lb_launch_template templates[LB_RNN_KERNELS];
   int n;
-  lb_rnn_kernel turns[LB_RNN_KERNELS];  // n of them
+  lb_rnn_kernel kernels[LB_RNN_KERNELS];  // n of them
 } series;
 
 // -- memory ------------------------------------------------------------------
@@ -67,7 +68,7 @@ static lb_tensor dense(const series *s, int rank, const int64_t *dims) {
   return t;
 }
 
-// Where nobody asks for it, the output of one step is room enough for all of a
+// If Y is not requested, one time step of it is enough memory for a whole
 // direction.
 static lb_status place_y(series *s) {
   lb_step_operand *y = output(s, 0);
@@ -101,7 +102,7 @@ static lb_status place_state(series *s, lb_rmem mem) {
   return LB_OK;
 }
 
-static lb_status place_rooms(series *s) {
+static lb_status place_buffers(series *s) {
   const lb_node *n = s->part->nodes[0];
   int64_t batch = batch_of(s), hidden = hidden_of(s);
   int64_t dirs = lb_recurrent_directions(s->part);
@@ -121,7 +122,8 @@ static lb_status place_rooms(series *s) {
   return LB_OK;
 }
 
-// A copy step that gives a state its first value: zeros where there is none.
+// Adds a copy step that initialises a state; with zeros if no initial state is
+// given.
 static lb_status add_copy(series *s, lb_rmem mem, uint32_t input) {
   static const double zero = 0;
   lb_tensor t = *s->at[mem].tensor, *zeros;
@@ -137,19 +139,20 @@ static lb_status add_copy(series *s, lb_rmem mem, uint32_t input) {
 // -- launches ----------------------------------------------------------------
 
 static lb_status bind(series *s) {
-  int kernels = lb_recurrent_kernels(s->part);
-  s->n = kernels * lb_recurrent_directions(s->part);
+  int per_direction = lb_recurrent_kernels(s->part);
+  s->n = per_direction * lb_recurrent_directions(s->part);
   for (int i = 0; i < s->n; i++) {
-    lb_rnn_kernel *t = &s->turns[i];
+    lb_rnn_kernel *t = &s->kernels[i];
     const lb_launch_template *known;
-    LB_TRY(lb_recurrent_bind(s->part, &s->shape, i / kernels, i % kernels, t));
-    LB_TRY(lb_planner_launch_template(s->p, &t->b, &known, &s->recipes[i]));
-    if (known != &s->recipes[i]) s->recipes[i] = *known;
+    LB_TRY(lb_recurrent_bind(s->part, &s->shape, i / per_direction,
+                             i % per_direction, t));
+    LB_TRY(lb_planner_launch_template(s->p, &t->b, &known, &s->templates[i]));
+    if (known != &s->templates[i]) s->templates[i] = *known;
   }
   return LB_OK;
 }
 
-static lb_split alone(const lb_binding *b) {
+static lb_split serial_split(const lb_binding *b) {
   return (lb_split){.outer = 1,
                     .row_band = b->dims[LB_DIM_ROWS],
                     .col_band = b->dims[LB_DIM_COLS],
@@ -159,7 +162,7 @@ static lb_split alone(const lb_binding *b) {
                     .grain = 1};
 }
 
-static double turn_ns(const lb_device *d, const lb_binding *b) {
+static double step_ns(const lb_device *d, const lb_binding *b) {
   double weights = (double)b->dims[LB_DIM_K] * (double)b->dims[LB_DIM_COLS];
   double reads = weights * 4 / CACHE_BYTES_PER_NS;
   double sums = 2 * weights * (double)b->dims[LB_DIM_ROWS] / FLOPS_PER_NS;
@@ -169,34 +172,35 @@ static double turn_ns(const lb_device *d, const lb_binding *b) {
 }
 
 static lb_status make_launch(series *s, int number, lb_launch **out) {
-  const lb_rnn_kernel *t = &s->turns[number];
+  const lb_rnn_kernel *t = &s->kernels[number];
   lb_address addresses[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];
   int64_t *steps = lb_arena_new(s->p->arena, int64_t, t->b.n_operands);
   int64_t size = (int64_t)lb_dtype_size(s->call.in[0].tensor->dtype);
   if (!steps) return lb_oom();
   for (uint32_t i = 0; i < t->b.n_operands; i++) {
-    steps[i] = t->step[i] * size;
+    steps[i] = t->time_strides[i] * size;
     if (t->mem[i] == LB_RMEM_PACKED)
       LB_TRY(lb_planner_value_address(s->p, s->part, NULL, &addresses[i]));
     else
       LB_TRY(lb_planner_address(s->p, &s->at[t->mem[i]], &addresses[i]));
   }
-  LB_TRY(lb_planner_prepare(s->p, &s->recipes[number], &t->b, addresses, out));
+  LB_TRY(
+      lb_planner_prepare(s->p, &s->templates[number], &t->b, addresses, out));
   (*out)->steps = steps;
-  if (turn_ns(s->p->prog->slots->device, &t->b) < TURN_ALONE_NS)
-    (*out)->split = alone(&t->b);
+  if (step_ns(s->p->prog->slots->device, &t->b) < STEP_SERIAL_NS)
+    (*out)->split = serial_split(&t->b);
   return LB_OK;
 }
 
-// A direction that takes long enough has a thread of its own. Parts of a turn
-// are for threads that directions leave idle.
+// Each direction that takes long enough gets its own thread. A time step is
+// split only for threads that directions leave idle.
 static int threads_of(const series *s, const lb_step *step) {
   int dirs = lb_recurrent_directions(s->part);
   const lb_device *device = s->p->prog->slots->device;
   double ns = 0;
-  for (uint32_t i = 0; i < step->each; i++)
-    ns += turn_ns(device, &s->turns[i].b);
-  if (dirs == 1 || ns * (double)step->turns < DIRECTION_NS) return 0;
+  for (uint32_t i = 0; i < step->group_size; i++)
+    ns += step_ns(device, &s->kernels[i].b);
+  if (dirs == 1 || ns * (double)step->iterations < DIRECTION_NS) return 0;
   for (const lb_launch *l = step->launch; l; l = l->next)
     if (l->split.grain < l->split.parts) return dirs;
   return INT_MAX;
@@ -208,33 +212,35 @@ static lb_status add_launches(series *s, bool covered) {
   lb_step step = {.kind = LB_STEP_LAUNCH,
                   .node = s->part->nodes[0],
                   .skip = covered,
-                  .turns = x->dims[first],
-                  .each = (uint32_t)lb_recurrent_kernels(s->part)};
+                  .iterations = x->dims[first],
+                  .group_size = (uint32_t)lb_recurrent_kernels(s->part)};
   lb_launch **last = &step.launch;
   for (int i = 0; i < s->n; i++) {
     LB_TRY(make_launch(s, i, last));
     last = &(*last)->next;
   }
-  step.apart = threads_of(s, &step);
+  step.max_parallel_threads = threads_of(s, &step);
   return lb_planner_push(s->p, &step);
 }
 
 static bool all_in_pack(const series *s) {
   for (int i = 0; i < s->n; i++)
-    if (!s->recipes[i].slot->in_pack) return false;
+    if (!s->templates[i].slot->in_pack) return false;
   return true;
 }
 
-static lb_status want(series *s) {
+static lb_status request_kernels(series *s) {
   for (int i = 0; i < s->n; i++)
-    LB_TRY(lb_planner_want(s->p, s->part, &s->turns[i].b, s->recipes[i].slot));
+    LB_TRY(lb_planner_request(s->p, s->part, &s->kernels[i].b,
+                              s->templates[i].slot));
   return LB_OK;
 }
 
-// The copies and the launches; then the call, unless the pack has all kernels.
+// Adds the copies and the launches; then the call, unless the pack has all
+// kernels.
 static lb_status emit(series *s) {
   bool covered = !all_in_pack(s);
-  LB_TRY(want(s));
+  LB_TRY(request_kernels(s));
   LB_TRY(add_copy(s, LB_RMEM_H, H0));
   if (s->part->nodes[0]->op == LB_OP_LSTM) LB_TRY(add_copy(s, LB_RMEM_C, C0));
   lb_planner_note(s->p, s->call.node, LB_NODE_LAUNCHED,
@@ -244,13 +250,13 @@ static lb_status emit(series *s) {
   return covered ? lb_planner_push(s->p, &s->call) : LB_OK;
 }
 
-// Reference kernels round in their own order: where bits must not change,
-// launches need kernels that are there from the start.
+// Reference kernels round in their own order: in deterministic mode, launches
+// need kernels that are available from the start.
 lb_status lb_planner_recurrent(lb_planner *p, const lb_partition *part,
                                lb_step *call) {
   series *s = LB_SCRATCH(p, series, 1);
   if (!s) return lb_oom();
-  memset(s, 0, offsetof(series, turns));
+  memset(s, 0, offsetof(series, kernels));
   s->p = p;
   s->part = part;
   s->call = *call;
@@ -258,7 +264,7 @@ lb_status lb_planner_recurrent(lb_planner *p, const lb_partition *part,
   call->reason = LB_REASON_LAYOUT;
   if (!lb_recurrent_fits(part, &s->shape)) return lb_planner_push_call(p, call);
   call->reason = LB_REASON_ROUNDS;
-  LB_TRY(place_rooms(s));
+  LB_TRY(place_buffers(s));
   LB_TRY(bind(s));
   LB_TRY(p->prog->deterministic && !all_in_pack(s)
              ? lb_planner_push_call(p, call)

@@ -1,14 +1,14 @@
-// plan/recurrent_test.c -- the steps that a recurrence becomes.
+// plan/recurrent_test.c -- the steps of a recurrence.
 #include "plan/load_test.h"
 
-static lb_plan_workspace workspace;  // of all plans here
+static lb_plan_workspace workspace;  // shared by all plans of this file
 
-typedef struct wish {
+typedef struct params {
   lb_op op;
   int64_t steps;
   const char *direction;
   bool deterministic, wants_h, masked, without_y;
-} wish;
+} params;
 
 static lb_value *constant_mask(lb_graph *g, int64_t steps) {
   static float ones[3 * 8];
@@ -18,7 +18,7 @@ static lb_value *constant_mask(lb_graph *g, int64_t steps) {
   return v;
 }
 
-static lb_node *add_node(lb_graph *g, const wish *w) {
+static lb_node *add_node(lb_graph *g, const params *w) {
   static float zeros[2 * 8 * 2];
   int64_t d = strcmp(w->direction, "bidirectional") == 0 ? 2 : 1;
   int64_t gates = w->op == LB_OP_LSTM ? 4 : 3;
@@ -40,9 +40,9 @@ static lb_node *add_node(lb_graph *g, const wish *w) {
   return n;
 }
 
-// A letter a step: K a copy, C a call, L launches, with how many there are, of
-// a turn and in all, how often they run and what they skip; A, if directions
-// may have a thread each.
+// One letter for each step: K a copy, C a call, L launches: per group / in all
+// * iterations - skipped steps. A instead of L if each direction may have its
+// own thread.
 static void print_steps(const lb_plan *plan, char *out, size_t cap) {
   size_t n = 0;
   for (uint32_t i = 0; i < plan->n_steps; i++) {
@@ -51,14 +51,15 @@ static void print_steps(const lb_plan *plan, char *out, size_t cap) {
     for (const lb_launch *l = s->launch; l; l = l->next) count++;
     n += (size_t)(s->kind == LB_STEP_LAUNCH
                       ? snprintf(out + n, cap - n, "%s%u/%u*%d-%u ",
-                                 s->apart ? "A" : "L", s->each, count,
-                                 (int)s->turns, s->skip)
+                                 s->max_parallel_threads ? "A" : "L",
+                                 s->group_size, count, (int)s->iterations,
+                                 s->skip)
                       : snprintf(out + n, cap - n,
                                  s->kind == LB_STEP_COPY ? "K " : "C "));
   }
 }
 
-static void expect(wish w, const char *want) {
+static void expect(params w, const char *want) {
   lb_graph *g;
   loaded l;
   lb_plan *plan;
@@ -78,51 +79,52 @@ static void expect(wish w, const char *want) {
   unload(&l);
 }
 
-static void launches_run_once_for_every_step(void **state) {
+static void launches_run_once_per_time_step(void **state) {
   (void)state;
-  expect((wish){LB_OP_LSTM, 5, "forward", .wants_h = true}, "K K L2/2*5-1 C ");
-  expect((wish){LB_OP_LSTM, 1, "bidirectional", .wants_h = false},
+  expect((params){LB_OP_LSTM, 5, "forward", .wants_h = true},
+         "K K L2/2*5-1 C ");
+  expect((params){LB_OP_LSTM, 1, "bidirectional", .wants_h = false},
          "K K L2/4*1-1 C ");
-  expect((wish){LB_OP_GRU, 7, "bidirectional", .wants_h = true},
+  expect((params){LB_OP_GRU, 7, "bidirectional", .wants_h = true},
          "K L4/8*7-1 C ");
   expect(
-      (wish){LB_OP_LSTM, 5, "bidirectional", .wants_h = true, .masked = true},
+      (params){LB_OP_LSTM, 5, "bidirectional", .wants_h = true, .masked = true},
       "K K L2/4*5-1 C ");
 }
 
-static void the_output_of_all_steps_may_be_absent(void **state) {
+static void output_y_may_be_absent(void **state) {
   (void)state;
-  expect((wish){LB_OP_LSTM, 5, "forward", .wants_h = true, .without_y = true},
+  expect((params){LB_OP_LSTM, 5, "forward", .wants_h = true, .without_y = true},
          "K K L2/2*5-1 C ");
 }
 
-static void directions_that_take_long_get_a_thread_each(void **state) {
+static void long_directions_get_a_thread_each(void **state) {
   (void)state;
-  expect((wish){LB_OP_LSTM, 5000, "bidirectional", .wants_h = true},
+  expect((params){LB_OP_LSTM, 5000, "bidirectional", .wants_h = true},
          "K K A2/4*5000-1 C ");
-  expect((wish){LB_OP_LSTM, 5000, "forward", .wants_h = true},
+  expect((params){LB_OP_LSTM, 5000, "forward", .wants_h = true},
          "K K L2/2*5000-1 C ");
 }
 
-static void without_steps_there_are_no_launches(void **state) {
+static void without_time_steps_there_are_no_launches(void **state) {
   (void)state;
-  expect((wish){LB_OP_LSTM, 0, "forward", .wants_h = true}, "C ");
+  expect((params){LB_OP_LSTM, 0, "forward", .wants_h = true}, "C ");
 }
 
-static void what_gives_other_bits_stays_alone_if_asked(void **state) {
+static void deterministic_plans_use_exact_covers_only(void **state) {
   (void)state;
-  expect(
-      (wish){LB_OP_LSTM, 5, "forward", .deterministic = true, .wants_h = true},
-      "C ");
+  expect((params){LB_OP_LSTM, 5, "forward", .deterministic = true,
+                  .wants_h = true},
+         "C ");
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(launches_run_once_for_every_step),
-      cmocka_unit_test(the_output_of_all_steps_may_be_absent),
-      cmocka_unit_test(directions_that_take_long_get_a_thread_each),
-      cmocka_unit_test(without_steps_there_are_no_launches),
-      cmocka_unit_test(what_gives_other_bits_stays_alone_if_asked),
+      cmocka_unit_test(launches_run_once_per_time_step),
+      cmocka_unit_test(output_y_may_be_absent),
+      cmocka_unit_test(long_directions_get_a_thread_each),
+      cmocka_unit_test(without_time_steps_there_are_no_launches),
+      cmocka_unit_test(deterministic_plans_use_exact_covers_only),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

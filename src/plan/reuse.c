@@ -1,33 +1,35 @@
-// plan/reuse.c -- the launches of a partition again, for its twin.
+// plan/reuse.c -- reuses the launches of a partition for equivalent ones.
 //
-// What binding and splitting find follows from dims and strides of operands.
-// Dims of twins are equal; where strides are as well, a launch differs from its
-// twin's in where operands begin, and shares all else.
+// The results of binding and splitting follow from the dims and strides of
+// operands. The dims of equivalent partitions are equal; if the strides are
+// equal as well, the launches differ only in the addresses of operands, and
+// share everything else.
 #include <string.h>
 
 #include "plan/planner.h"
 
 #define MAX_OPERANDS (LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN)
-#define RESULT UINT8_MAX  // in place of a number of a value
+#define RESULT UINT8_MAX  // special indices in `values`
 #define WEIGHTS (UINT8_MAX - 1)
 
-struct lb_cached_launch {  // of the latest of some twins
+struct lb_cached_launch {  // of the most recent partition of a class
   const lb_launch *launch;
-  uint32_t n;                        // operands
-  uint8_t values[MAX_OPERANDS];      // by operand: numbers of the twin's values
-  const lb_tensor *t[MAX_OPERANDS];  // by operand; NULL: weights
-  lb_address addresses[MAX_OPERANDS];  // of the partition
+  uint32_t n;                          // operands
+  uint8_t values[MAX_OPERANDS];        // by operand: index in
+                                       // lb_part_class.values
+  const lb_tensor *t[MAX_OPERANDS];    // by operand; NULL: weights
+  lb_address addresses[MAX_OPERANDS];  // of the operands of that partition
 };
 
-static const lb_part_class *twin_of(const lb_planner *p,
-                                    const lb_partition *part) {
-  const lb_part_classes *t = &p->prog->twins;
-  const lb_part_class *twin =
+static const lb_part_class *class_of(const lb_planner *p,
+                                     const lb_partition *part) {
+  const lb_part_classes *t = &p->prog->classes;
+  const lb_part_class *cls =
       t->of_node ? t->of_node[part->nodes[part->n_nodes - 1]->id] : NULL;
-  return twin && twin->group != LB_NO_PART_CLASS ? twin : NULL;
+  return cls && cls->class_id != LB_NO_PART_CLASS ? cls : NULL;
 }
 
-static bool lies_like(const lb_tensor *a, const lb_tensor *b) {
+static bool is_like(const lb_tensor *a, const lb_tensor *b) {
   if (a->rank != b->rank) return false;
   for (int i = 0; i < a->rank; i++)
     if (a->dims[i] != b->dims[i] || a->strides[i] != b->strides[i])
@@ -38,31 +40,32 @@ static bool lies_like(const lb_tensor *a, const lb_tensor *b) {
 lb_status lb_planner_find_cached_launch(lb_planner *p, const lb_partition *part,
                                         const lb_tensor *result,
                                         const lb_cached_launch **out) {
-  const lb_part_class *twin = twin_of(p, part);
-  const lb_cached_launch *made = twin ? p->launch.made[twin->group] : NULL;
+  const lb_part_class *cls = class_of(p, part);
+  const lb_cached_launch *cached =
+      cls ? p->launch.by_class[cls->class_id] : NULL;
   *out = NULL;
-  for (uint32_t i = 0; made && i < made->n; i++) {
+  for (uint32_t i = 0; cached && i < cached->n; i++) {
     const lb_pvalue *s;
     const lb_tensor *t = result;
-    if (made->values[i] == WEIGHTS) continue;
-    if (made->values[i] != RESULT) {
-      LB_TRY(lb_planner_state(p, twin->values[made->values[i]], &s));
+    if (cached->values[i] == WEIGHTS) continue;
+    if (cached->values[i] != RESULT) {
+      LB_TRY(lb_planner_state(p, cls->values[cached->values[i]], &s));
       if (!s) return LB_OK;
       t = s->tensor;
     }
-    if (!lies_like(t, made->t[i])) return LB_OK;
+    if (!is_like(t, cached->t[i])) return LB_OK;
   }
-  *out = made;
+  *out = cached;
   return LB_OK;
 }
 
-// -- noting ------------------------------------------------------------------
+// -- storing ------------------------------------------------------------------
 
-static bool try_number(const lb_part_class *twin, const lb_value *v,
+static bool try_number(const lb_part_class *cls, const lb_value *v,
                        uint8_t *out) {
-  for (uint32_t i = 0; i < twin->n_values && i < WEIGHTS; i++) {
+  for (uint32_t i = 0; i < cls->n_values && i < WEIGHTS; i++) {
     *out = (uint8_t)i;
-    if (twin->values[i] == v) return true;
+    if (cls->values[i] == v) return true;
   }
   return false;
 }
@@ -77,7 +80,7 @@ static lb_status note_operand(lb_planner *p, const lb_partition *part,
   if (!v) return LB_OK;
   m->values[i] = RESULT;
   if (v != lb_partition_result(part))
-    *ok = *ok && try_number(twin_of(p, part), v, &m->values[i]);
+    *ok = *ok && try_number(class_of(p, part), v, &m->values[i]);
   LB_TRY(lb_planner_state(p, v, &s));
   m->t[i] = s->tensor;
   return LB_OK;
@@ -85,9 +88,9 @@ static lb_status note_operand(lb_planner *p, const lb_partition *part,
 
 lb_status lb_planner_cache_launch(lb_planner *p, const lb_partition *part,
                                   const lb_binding *b) {
-  const lb_part_class *twin = twin_of(p, part);
+  const lb_part_class *cls = class_of(p, part);
   bool ok = true;
-  if (!twin || b->table_bytes) return LB_OK;  // tables are of one launch
+  if (!cls || b->table_bytes) return LB_OK;  // tables belong to one launch
   lb_cached_launch *m =
       lb_arena_alloc(p->state, sizeof *m, _Alignof(lb_cached_launch));
   if (!m) return lb_oom();
@@ -96,19 +99,19 @@ lb_status lb_planner_cache_launch(lb_planner *p, const lb_partition *part,
   for (uint32_t i = 0; i < b->n_operands; i++)
     LB_TRY(note_operand(p, part, b->operands[i].value, m, &ok));
   LB_TRY(lb_planner_addresses(p, part, b, m->addresses));
-  if (ok) p->launch.made[twin->group] = m;
+  if (ok) p->launch.by_class[cls->class_id] = m;
   return LB_OK;
 }
 
-// -- repeating ---------------------------------------------------------------
+// -- reusing ------------------------------------------------------------------
 
-static lb_status find_spots(lb_planner *p, const lb_partition *part,
-                            const lb_cached_launch *m, lb_address *out) {
-  const lb_part_class *twin = twin_of(p, part);
+static lb_status find_addresses(lb_planner *p, const lb_partition *part,
+                                const lb_cached_launch *m, lb_address *out) {
+  const lb_part_class *cls = class_of(p, part);
   for (uint32_t i = 0; i < m->n; i++) {
     const lb_value *v = m->values[i] == RESULT    ? lb_partition_result(part)
                         : m->values[i] == WEIGHTS ? NULL
-                                                  : twin->values[m->values[i]];
+                                                  : cls->values[m->values[i]];
     LB_TRY(lb_planner_value_address(p, part, v, &out[i]));
   }
   return LB_OK;
@@ -135,7 +138,7 @@ lb_status lb_planner_reuse_launch(lb_planner *p, const lb_partition *part,
                                   const lb_cached_launch *m) {
   lb_address addresses[MAX_OPERANDS];
   lb_launch *first;
-  LB_TRY(find_spots(p, part, m, addresses));
+  LB_TRY(find_addresses(p, part, m, addresses));
   if (!p->in_warmup)
     lb_slots_use(p->prog->slots, p->prog->user, m->launch->slot);
   lb_launch **next = &first;

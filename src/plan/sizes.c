@@ -1,4 +1,4 @@
-// plan/sizes.c -- a number for each distinct expression.
+// plan/sizes.c -- numbers the distinct dim expressions of a graph.
 #include "plan/sizes.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static size_t count_dims(const lb_graph *g) {
   return n;
 }
 
-// `map` leads from a dim to a pointer into `known`.
+// `map` maps a dim to a pointer into `known`.
 static lb_status number_of(lb_sizes *s, lb_map *map, const lb_dim *d,
                            uint32_t *out) {
   int64_t *at = lb_map_get(map, d, sizeof *d);

@@ -1,4 +1,5 @@
-// plan/steps.c -- steps, results to bind, facts and nodes of the next stage.
+// plan/steps.c -- builds the lists of steps, results to bind, stage results and
+// deferred nodes.
 #include "plan/planner.h"
 
 static const lb_tensor absent = {.dtype = LB_NONE};
@@ -56,7 +57,7 @@ lb_status lb_planner_copy(lb_planner *p, lb_step_operand from,
 lb_status lb_planner_temp(lb_planner *p, const lb_tensor *t,
                           lb_step_operand *out) {
   lb_tensor *dense;
-  *out = (lb_step_operand){.place = LB_STORAGE_ARENA, .value = LB_NO_VALUE};
+  *out = (lb_step_operand){.storage = LB_STORAGE_ARENA, .value = LB_NO_VALUE};
   LB_TRY(lb_planner_copy_to_plan(p, t, &dense));
   dense->data = NULL;
   lb_tensor_dense(dense);
@@ -73,7 +74,7 @@ lb_status lb_planner_bind(lb_planner *p, uint32_t result, const lb_tensor *t) {
   lb_plan *plan = p->plan;
   for (uint32_t i = 0; i < plan->n_binds; i++) {
     if (plan->binds[i].result != result) continue;
-    plan->binds[i].tensor = *t;  // the same bytes, now with the final dims
+    plan->binds[i].tensor = *t;  // the same memory, now with the final dims
     return LB_OK;
   }
   LB_GROW(p->arena, plan->binds, plan->n_binds, p->steps.cap_binds);
@@ -81,14 +82,16 @@ lb_status lb_planner_bind(lb_planner *p, uint32_t result, const lb_tensor *t) {
   return LB_OK;
 }
 
-lb_status lb_planner_add_stage_result(lb_planner *p, lb_stage_result fact,
+lb_status lb_planner_add_stage_result(lb_planner *p,
+                                      lb_stage_result stage_result,
                                       uint32_t value) {
   lb_plan *plan = p->plan;
-  uint32_t cap = p->steps.cap_facts;
-  LB_GROW(p->arena, plan->facts, plan->n_facts, cap);
-  LB_GROW(p->state, p->steps.fact_values, plan->n_facts, p->steps.cap_facts);
-  p->steps.fact_values[plan->n_facts] = value;
-  plan->facts[plan->n_facts++] = fact;
+  uint32_t cap = p->steps.cap_stage_results;
+  LB_GROW(p->arena, plan->stage_results, plan->n_stage_results, cap);
+  LB_GROW(p->state, p->steps.stage_result_values, plan->n_stage_results,
+          p->steps.cap_stage_results);
+  p->steps.stage_result_values[plan->n_stage_results] = value;
+  plan->stage_results[plan->n_stage_results++] = stage_result;
   return LB_OK;
 }
 

@@ -8,7 +8,7 @@ uint32_t lb_planner_root(const lb_planner *p, uint32_t id) {
   return id;
 }
 
-// Most tensors have a third of the dims that there is room for.
+// Copies only `rank` dims: most tensors use a third of MAX_RANK.
 static lb_status copy_to(lb_arena *a, const lb_tensor *t, lb_tensor **out) {
   lb_tensor *copy = lb_arena_alloc(a, sizeof *t, _Alignof(lb_tensor));
   *out = copy;
@@ -62,10 +62,10 @@ lb_status lb_planner_find(lb_planner *p, const lb_value *v,
   return LB_OK;
 }
 
-uint32_t lb_planner_base(const lb_planner *p, lb_storage place,
+uint32_t lb_planner_base(const lb_planner *p, lb_storage storage,
                          uint32_t index) {
   const lb_region *r = p->region;
-  switch (place) {
+  switch (storage) {
     case LB_STORAGE_NONE: break;
     case LB_STORAGE_ARENA: return LB_BASE_ARENA;
     case LB_STORAGE_INPUT: return LB_BASE_FIRST + index;
@@ -77,48 +77,49 @@ uint32_t lb_planner_base(const lb_planner *p, lb_storage place,
 }
 
 lb_status lb_planner_add_buffer(lb_planner *p, const lb_tensor *t,
-                                lb_storage place, uint32_t index,
+                                lb_storage storage, uint32_t index,
                                 uint32_t *out) {
   LB_GROW(p->state, p->values.bufs, p->values.n_bufs, p->values.cap_bufs);
   lb_pbuf *b = &p->values.bufs[p->values.n_bufs];
-  *b = (lb_pbuf){
-      .place = place, .index = index, .base = lb_planner_base(p, place, index)};
+  *b = (lb_pbuf){.storage = storage,
+                 .index = index,
+                 .base = lb_planner_base(p, storage, index)};
   *out = p->values.n_bufs;
-  if (place == LB_STORAGE_ARENA)
+  if (storage == LB_STORAGE_ARENA)
     LB_TRY(lb_memory_get(&p->values.memory, p->state, lb_tensor_bytes(t),
-                         &b->mark));
+                         &b->virtual_offset));
   p->values.n_bufs++;
   return LB_OK;
 }
 
 static lb_status set_in(lb_planner *p, const lb_value *v, const lb_tensor *t,
-                        lb_storage place, uint32_t index, bool dense) {
-  lb_tensor *jotted;
+                        lb_storage storage, uint32_t index, bool dense) {
+  lb_tensor *meta;
   uint32_t buffer;
-  LB_TRY(lb_planner_add_buffer(p, t, place, index, &buffer));
-  LB_TRY(lb_planner_copy_meta(p, t, &jotted));
-  if (dense) lb_tensor_dense(jotted);
-  jotted->data = NULL;
-  return lb_planner_set(p, v, (lb_pvalue){.tensor = jotted, .buffer = buffer});
+  LB_TRY(lb_planner_add_buffer(p, t, storage, index, &buffer));
+  LB_TRY(lb_planner_copy_meta(p, t, &meta));
+  if (dense) lb_tensor_dense(meta);
+  meta->data = NULL;
+  return lb_planner_set(p, v, (lb_pvalue){.tensor = meta, .buffer = buffer});
 }
 
 lb_status lb_planner_set_view(lb_planner *p, const lb_value *v,
-                              const lb_tensor *t, lb_storage place,
+                              const lb_tensor *t, lb_storage storage,
                               uint32_t index) {
-  return set_in(p, v, t, place, index, false);
+  return set_in(p, v, t, storage, index, false);
 }
 
 lb_status lb_planner_set_dense(lb_planner *p, const lb_value *v,
-                               const lb_tensor *t, lb_storage place,
+                               const lb_tensor *t, lb_storage storage,
                                uint32_t index) {
-  return set_in(p, v, t, place, index, true);
+  return set_in(p, v, t, storage, index, true);
 }
 
 void lb_planner_leave(lb_planner *p, uint32_t buffer) {
   lb_pbuf *b = &p->values.bufs[buffer];
-  if (--b->refs || b->place != LB_STORAGE_ARENA) return;
-  lb_memory_put(&p->values.memory, b->mark);
-  b->place = LB_STORAGE_NONE;
+  if (--b->refs || b->storage != LB_STORAGE_ARENA) return;
+  lb_memory_put(&p->values.memory, b->virtual_offset);
+  b->storage = LB_STORAGE_NONE;
 }
 
 void lb_planner_unuse(lb_planner *p, const lb_value *v, uint32_t times) {
@@ -144,9 +145,9 @@ lb_step_operand lb_planner_where(const lb_planner *p, const lb_pvalue *s) {
   lb_step_operand o = {.tensor = s->tensor, .value = s->value};
   if (s->buffer == LB_NO_BUFFER) return o;
   const lb_pbuf *b = &p->values.bufs[s->buffer];
-  o.place = b->place;
+  o.storage = b->storage;
   o.index = b->index;
-  o.offset = s->offset + b->mark;
+  o.offset = s->offset + b->virtual_offset;
   return o;
 }
 

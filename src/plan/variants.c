@@ -1,4 +1,4 @@
-// plan/variants.c -- which kernels are wanted.
+// plan/variants.c -- which kernels are requested.
 #include "plan/variants.h"
 
 #include <string.h>
@@ -6,9 +6,9 @@
 #include "partition/specgen.h"
 #include "plan/planner.h"
 
-#define VARIANT_ROWS 16  // more choose no other tiles
-// Stands for a size that is not known: long, and divided by nothing that facts
-// ask for, so that no fact is about it.
+#define VARIANT_ROWS 16  // more rows select no other tiles
+// Stands for an unknown size: large, and divisible by no unit that facts test,
+// so that no fact is about it.
 #define ANY_SIZE 8191
 
 typedef struct variants {
@@ -22,7 +22,7 @@ static bool is_among(const lb_facts *list, int n, const lb_facts *f) {
   return false;
 }
 
-// The slots that other rows choose at these sizes, all but `slot`.
+// Finds the slots that other row counts select at these sizes, except `slot`.
 static lb_status find_variants(lb_planner *p, const lb_spec *spec,
                                const int64_t *dims, const lb_slot *slot,
                                variants *out) {
@@ -58,15 +58,16 @@ lb_status lb_planner_note_variants(lb_planner *p, const lb_binding *b,
   LB_TRY(find_variants(p, &b->spec, b->dims, slot, &v));
   for (int i = 0; i < v.n; i++) {
     const lb_facts *facts = &v.list[i]->key.facts;
-    lb_launch_template made;
-    if (lb_memo_note(b->made, facts)) continue;
-    lb_launch_template_init(&made, p->prog->slots->device, &b->spec, v.list[i]);
-    lb_memo_add_note(b->made, facts, &made, sizeof made);
+    lb_launch_template built;
+    if (lb_memo_note(b->memo_spec, facts)) continue;
+    lb_launch_template_init(&built, p->prog->slots->device, &b->spec,
+                            v.list[i]);
+    lb_memo_add_note(b->memo_spec, facts, &built, sizeof built);
   }
   return LB_OK;
 }
 
-// -- sizes that requests decide ----------------------------------------------
+// -- sizes that requests determine --------------------------------------------
 
 static bool is_fixed(const lb_value *v, int axis) {
   return axis >= 0 && axis < v->info.rank &&
@@ -85,14 +86,14 @@ static bool last_is_fixed(const lb_value *v) {
 
 static unsigned bit(lb_sdim dim) { return 1u << dim; }
 
-// Of a row operation: its columns, or, where it is a window as high as the
-// columns it goes down, the taps of that. Columns of such a window are an axis
-// that is kept.
+// The open sizes of a row operation: its columns; or, if it is computed as a
+// window that spans the reduced axes, its taps. The columns of such a window
+// are an axis that is not reduced.
 static unsigned open_rows(const lb_value *x, const lb_node *anchor,
                           const lb_binding *b) {
   uint32_t along = 0;
   bool taps = false, cols = true;
-  lb_specgen_is_rows(anchor, &along);
+  lb_specgen_is_row_op(anchor, &along);
   for (int i = 0; i < x->info.rank; i++) {
     bool fixed = is_fixed(x, i);
     if (along >> i & 1)
@@ -101,12 +102,12 @@ static unsigned open_rows(const lb_value *x, const lb_node *anchor,
       cols = false;
   }
   if (b->spec.form == LB_FORM_ROW_REDUCE) return taps ? bit(LB_DIM_COLS) : 0;
-  return (taps ? bit(LB_DIM_LEN) | bit(LB_DIM_STEPS) : 0) |
+  return (taps ? bit(LB_DIM_TAPS_Y) | bit(LB_DIM_TAPS_X) : 0) |
          (cols ? bit(LB_DIM_COLS) : 0);
 }
 
-// Bits of the sizes, rows left out, that choose facts and that a request
-// decides.
+// Bits of the sizes, except rows, that select facts and that a request
+// determines.
 static unsigned open_sizes(const lb_partition *part, const lb_binding *b) {
   const lb_node *n = part->nodes[part->anchor];
   unsigned cols = bit(LB_DIM_COLS);
@@ -123,24 +124,25 @@ static unsigned open_sizes(const lb_partition *part, const lb_binding *b) {
   }
 }
 
-// -- wanting -----------------------------------------------------------------
+// -- requesting ---------------------------------------------------------------
 
-// Requests decide no size that the partition has. Those of a recurrence are
-// its input's: any of its outputs may be absent.
+// Whether no size of the partition depends on the request. The sizes of a
+// recurrence are those of its input, because any of its outputs may be absent.
 static bool is_static(const lb_partition *part, const lb_binding *b) {
   const lb_value *sized =
       part->recurrent ? part->nodes[0]->in[0] : lb_partition_result(part);
   return all_fixed(sized) && !open_sizes(part, b);
 }
 
-// What the model uses whatever it is asked for, and what serves any size.
+// Requests kernels that the model uses whatever the request, and those that
+// serve any size.
 static lb_status want_ahead(lb_planner *p, const lb_partition *part,
                             const lb_binding *b, lb_slot *slot) {
   lb_slots *slots = p->prog->slots;
   unsigned open = open_sizes(part, b);
   int64_t dims[LB_SDIMS];
   if (!open) return want_variants(p, &b->spec, b->dims, slot);
-  if (lb_spec_needs_bound(&b->spec)) return LB_OK;
+  if (lb_spec_needs_specialised(&b->spec)) return LB_OK;
   for (int i = 0; i < LB_SDIMS; i++)
     dims[i] = open >> i & 1 ? ANY_SIZE : b->dims[i];
   lb_facts facts =
@@ -149,8 +151,8 @@ static lb_status want_ahead(lb_planner *p, const lb_partition *part,
   return want_variants(p, &b->spec, dims, slot);
 }
 
-lb_status lb_planner_want(lb_planner *p, const lb_partition *part,
-                          const lb_binding *b, lb_slot *slot) {
+lb_status lb_planner_request(lb_planner *p, const lb_partition *part,
+                             const lb_binding *b, lb_slot *slot) {
   lb_slots *slots = p->prog->slots;
   lb_slot_user user = p->prog->user;
   if (!p->in_warmup) lb_slots_use(slots, user, slot);

@@ -1,26 +1,28 @@
-// plan/variants.h -- which kernels are wanted: those of a plan, and those that
-// other sizes of a request would choose.
+// plan/variants.h -- which kernels are requested: those that a plan uses, and
+// those that other sizes of a request would select.
 //
-// Rows differ from request to request and choose one tile of a few: the *tile
-// variants* of a slot are those of its spec that other rows choose. They are
-// wanted together, so that shapes to come find them compiled.
+// The number of rows varies between requests and selects one of a few tiles.
+// The *tile variants* of a slot are the slots of its spec that other row counts
+// select. They are requested together, so that later shapes find them compiled.
 //
-// A rehearsal plans at guessed sizes, before any request. It wants what does
-// not depend on the guess: the slot and its variants where all other sizes that
-// choose facts are constants of the graph, as the columns of weights are, and
-// else the reusable kernel that is chosen for sizes that nothing divides.
+// Load-time warm-up plans at guessed sizes, before any request. It requests
+// what does not depend on the guess: the slot and its variants if all other
+// sizes that select facts are constants of the graph (such as the columns of
+// weights), else the reusable kernel that is selected if no unit divides the
+// sizes.
 #ifndef LB_PLAN_VARIANTS_H
 #define LB_PLAN_VARIANTS_H
 
 #include "plan/launch.h"
 
-// A launch of `slot`, which is that of `b`, is part of the plan. Where rows are
-// constants there are no variants to want.
-lb_status lb_planner_want(lb_planner *p, const lb_partition *part,
-                          const lb_binding *b, lb_slot *slot);
+// A launch of `slot`, the slot of `b`, is part of the plan: counts it as used
+// and requests its kernel. If the rows are constant, no variants are requested.
+lb_status lb_planner_request(lb_planner *p, const lb_partition *part,
+                             const lb_binding *b, lb_slot *slot);
 
-// A slot is found for the first time, by a rehearsal: notes the recipes of its
-// variants, so that plans at other rows find them in the memo.
+// Called at warm-up when a slot is found for the first time: adds the launch
+// templates of its variants to the memo, so that plans at other row counts find
+// them there.
 lb_status lb_planner_note_variants(lb_planner *p, const lb_binding *b,
                                    const lb_slot *slot);
 

@@ -1,4 +1,4 @@
-// plan/view.c -- reshape, transpose, slice, split, expand, windows and picking
+// plan/view.c -- reshape, transpose, slice, split, expand, unfold and gather of
 // one element as arithmetic on strides.
 #include "plan/view.h"
 
@@ -6,8 +6,8 @@
 
 #include "base/tensor.h"
 
-// Axes are matched in groups of equal products; inside a group of `from` the
-// axes must follow each other without gaps.
+// Axes are matched in groups with equal products of dims; within a group the
+// axes of `from` must be contiguous with each other.
 bool lb_view_reshape(const lb_tensor *from, lb_tensor *out) {
   if (lb_tensor_is_dense(from) || lb_tensor_count(from) == 0) {
     lb_tensor_dense(out);
@@ -44,7 +44,7 @@ bool lb_view_reshape(const lb_tensor *from, lb_tensor *out) {
   return true;
 }
 
-// What lb_view_try is given.
+// The arguments of lb_view_try.
 typedef struct view {
   const lb_node *node;
   const lb_vinfo *in;
@@ -80,7 +80,7 @@ static bool expand(const view *v) {
   return true;
 }
 
-// Rows that follow each other without a gap: a window of them is one row.
+// If rows are contiguous with each other, a window of rows is one longer row.
 static bool unfold(const view *v) {
   const lb_tensor *from = v->from;
   lb_tensor *out = v->out;
@@ -93,8 +93,8 @@ static bool unfold(const view *v) {
   return true;
 }
 
-// Element k of an integer vector, itself perhaps a view; the rule has checked
-// dtype and length.
+// Element k of an integer vector, which may itself be a view; the shape rule
+// has checked dtype and length.
 static int64_t element(const lb_tensor *t, int64_t k) {
   int64_t at = t->rank ? k * t->strides[0] : 0;
   const char *p = t->data;
@@ -108,8 +108,8 @@ static int64_t element(const lb_tensor *t, int64_t k) {
   return narrow;
 }
 
-// First element taken along an axis of size dim. ONNX clamps a start before
-// the first element to it, also where the steps go down.
+// The first element taken along an axis of size dim. ONNX clamps a start before
+// the first element to it, also for negative steps.
 static int64_t slice_start(int64_t start, int64_t dim, int64_t step) {
   int64_t top = step < 0 ? dim - 1 : dim;
   if (start < 0) return start < -dim ? 0 : start + dim;
@@ -137,7 +137,7 @@ static bool slice(const view *v) {
   return true;
 }
 
-// The i-th output starts where the ones before it end.
+// Output i starts where output i - 1 ends.
 static bool split(const view *v) {
   const lb_node *node = v->node;
   const lb_tensor *from = v->from;
@@ -159,8 +159,9 @@ static bool split(const view *v) {
   return true;
 }
 
-// One element along an axis. One that is not there is left to the kernel.
-static bool pick(const view *v) {
+// Gathers one element along an axis. An index out of range is left to the
+// kernel.
+static bool gather_one(const view *v) {
   const lb_tensor *from = v->from, *index = v->in[1].data;
   lb_tensor *out = v->out;
   if (!index || index->rank > 1 || lb_tensor_count(index) != 1) return false;
@@ -177,12 +178,12 @@ static bool pick(const view *v) {
   return true;
 }
 
-// Operators that may be views, but for those of LB_TRAIT_IN_ORDER, which are
-// reshapes. One that is not here runs as a kernel.
+// Operators that may be views, besides those of LB_TRAIT_IN_ORDER, which are
+// reshapes. All others run as kernels.
 static view_fn *const views[LB_OP_COUNT] = {
     [LB_OP_Transpose] = transpose, [LB_OP_Expand] = expand,
     [LB_OP_Unfold] = unfold,       [LB_OP_Slice] = slice,
-    [LB_OP_Split] = split,         [LB_OP_Gather] = pick,
+    [LB_OP_Split] = split,         [LB_OP_Gather] = gather_one,
 };
 
 bool lb_view_is(lb_op op) {

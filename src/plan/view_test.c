@@ -1,5 +1,5 @@
 // plan/view_test.c -- random reshapes, transposes and slices of random strided
-// tensors: walking the view visits the elements a copy would.
+// tensors: a view visits the same elements as a copy.
 #include "plan/view.h"
 
 #include <stdlib.h>
@@ -17,12 +17,12 @@ static unsigned draw(unsigned *r, unsigned n) {
   return (unsigned)rand_r(r) % n;
 }
 
-// A dense tensor, perhaps with axes swapped or every second row left out.
+// A dense tensor, perhaps with axes swapped or every second row skipped.
 static lb_tensor strided(unsigned *r) {
   lb_tensor t = {.dtype = LB_F32, .rank = (int)draw(r, 4) + 1};
   for (int i = 0; i < t.rank; i++) t.dims[i] = (int64_t)draw(r, 4) + 1;
   lb_tensor_dense(&t);
-  for (int turn = 0; turn < 2; turn++) {
+  for (int pass = 0; pass < 2; pass++) {
     int a = (int)draw(r, (unsigned)t.rank), b = (int)draw(r, (unsigned)t.rank);
     int64_t d = t.dims[a], s = t.strides[a];
     t.dims[a] = t.dims[b], t.strides[a] = t.strides[b];
@@ -32,7 +32,7 @@ static lb_tensor strided(unsigned *r) {
   return t;
 }
 
-// Other dims with the same product: factors dealt out at random.
+// Other dims with the same product, at random.
 static lb_tensor reshaped(const lb_tensor *t, unsigned *r) {
   lb_tensor o = {.dtype = t->dtype, .rank = (int)draw(r, 4) + 1};
   int64_t count = lb_tensor_count(t);
@@ -100,7 +100,7 @@ static void a_slice_starts_where_onnx_says(void **state) {
   lb_graph_free(g);
 }
 
-static void one_element_of_an_axis_is_where_gather_finds_it(void **state) {
+static void gather_of_one_element_is_a_view(void **state) {
   (void)state;
   lb_graph *g;
   ok(lb_graph_new(&g));
@@ -131,8 +131,8 @@ static void one_element_of_an_axis_is_where_gather_finds_it(void **state) {
   lb_graph_free(g);
 }
 
-// Split's sizes are Expand(2): one element in memory, seen as three.
-static void contents_that_are_views_are_walked_as_such(void **state) {
+// Split's sizes are Expand(2): one element in memory, broadcast to three.
+static void strided_contents_are_read_by_their_strides(void **state) {
   (void)state;
   lb_graph *g;
   ok(lb_graph_new(&g));
@@ -152,7 +152,7 @@ static void contents_that_are_views_are_walked_as_such(void **state) {
   lb_graph_free(g);
 }
 
-// Where part `i` of a Split begins, in elements of x along the axis.
+// Where part `i` of a Split starts, in elements of x along the axis.
 static void part_begins(lb_node *n, const lb_vinfo *in, const lb_tensor *x,
                         uint32_t i, int axis, int64_t size, int64_t begin) {
   int64_t offset;
@@ -164,7 +164,7 @@ static void part_begins(lb_node *n, const lb_vinfo *in, const lb_tensor *x,
     assert_int_equal(o.strides[k], x->strides[k]);
 }
 
-static void parts_of_an_uneven_split_follow_each_other(void **state) {
+static void parts_of_an_uneven_split_are_adjacent(void **state) {
   (void)state;
   static const int64_t evenly[][4] = {
       {9, 3, 3, 3}, {7, 3, 3, 1}, {8, 3, 3, 2}, {4, 2, 2, 0}, {2, 1, 1, 0}};
@@ -182,7 +182,7 @@ static void parts_of_an_uneven_split_follow_each_other(void **state) {
     in[1].data = &sizes;
     for (uint32_t i = 0; i < 3; begin += listed[i++])
       part_begins(n, in, &x, i, axis, listed[i], begin);
-    in[1].data = NULL;  // as even as can be, the last one less
+    in[1].data = NULL;  // even parts, the last one smaller
     for (size_t k = 0; k < sizeof evenly / sizeof *evenly; k++) {
       const int64_t *dim = evenly[k], *size = dim + 1;
       x = tensor(LB_F32, NULL, DIMS(*dim, *dim));
@@ -198,9 +198,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_reshaped_view_keeps_the_order_of_elements),
       cmocka_unit_test(a_slice_starts_where_onnx_says),
-      cmocka_unit_test(one_element_of_an_axis_is_where_gather_finds_it),
-      cmocka_unit_test(contents_that_are_views_are_walked_as_such),
-      cmocka_unit_test(parts_of_an_uneven_split_follow_each_other),
+      cmocka_unit_test(gather_of_one_element_is_a_view),
+      cmocka_unit_test(strided_contents_are_read_by_their_strides),
+      cmocka_unit_test(parts_of_an_uneven_split_are_adjacent),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

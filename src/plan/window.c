@@ -1,14 +1,15 @@
-// plan/window.c -- results that are written to windows of the caller's.
+// plan/window.c -- results that are written to strided memory of the caller.
 //
-// A window is the caller's memory with strides: part of a larger buffer. What a
-// launch makes is written there if its kernel can, as with the room of a Concat
-// (concat.c); what a host kernel makes is dense, and is copied at the end.
+// A *window* is caller memory with strides: part of a larger buffer. A launch
+// writes its output there if its kernel can, as with the buffer of a Concat
+// (concat.c); the output of a reference kernel is dense, and is copied at the
+// end.
 #include <assert.h>
 
 #include "plan/planner.h"
 #include "plan/view.h"
 
-// As the model has it, which may be another name than the value's.
+// The model's name of an output, which may differ from the value's.
 static const char *name_of(const lb_planner *p, uint32_t result) {
   const lb_graph *g = p->prog->graph;
   return p->region == g->main && g->output_names
@@ -33,28 +34,29 @@ lb_status lb_planner_window(lb_planner *p, uint32_t result, const lb_tensor *t,
   size_t bytes, before;
   *found = false;
   if (!w->strides) return LB_OK;
-  if (w->rank != t->rank) return refuse(p, result, t, "are of another rank");
+  if (w->rank != t->rank) return refuse(p, result, t, "have another rank");
   lb_tensor window = *t;
   for (int i = 0; i < t->rank; i++) {
     if (t->dims[i] > 1 && w->strides[i] < 0)
-      return refuse(p, result, t, "are negative, which no output may have");
+      return refuse(p, result, t,
+                    "are negative, which is not allowed for outputs");
     window.strides[i] = w->strides[i];
   }
   lb_status st = lb_tensor_reach(&window, &bytes, &before);
   if (lb_failed(st))
     return lb_status_note(st, "output '%s'", name_of(p, result));
-  if (!lb_tensor_is_window(&window))
-    return refuse(p, result, t, "give several elements one place");
+  if (!lb_tensor_is_nonoverlapping(&window))
+    return refuse(p, result, t, "give several elements the same address");
   *out = window;
   *found = true;
   return LB_OK;
 }
 
-// The window that v, which is like t when it is dense, may be written to, and v
-// in it. Between the two are views that keep the order of elements.
+// Finds the window that v, which is `t` when dense, may be written to, and the
+// view of v in it. The views between the two keep the order of elements.
 static lb_status find(lb_planner *p, const lb_value *v, const lb_tensor *t,
                       lb_tensor *whole, lb_tensor *view, bool *found) {
-  uint32_t i = p->tally.lands[v->id];
+  uint32_t i = p->tally.output_of[v->id];
   *found = false;
   if (!i || p->results.claimed[i - 1] || !p->results.want[i - 1].strides)
     return LB_OK;
@@ -80,7 +82,7 @@ lb_status lb_planner_take_window(lb_planner *p, const lb_value *v,
   bool found;
   LB_TRY(find(p, v, t, &whole, &view, &found));
   assert(found);
-  *result = p->tally.lands[v->id] - 1;
+  *result = p->tally.output_of[v->id] - 1;
   p->results.claimed[*result] = true;
   return lb_planner_bind(p, *result, &whole);
 }

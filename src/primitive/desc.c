@@ -1,4 +1,5 @@
-// primitive/desc.c -- tables of kinds and operators; checking descriptors.
+// primitive/desc.c -- the tables of kinds and operators, and the validation of
+// descriptors.
 #include "primitive/desc.h"
 
 #include <inttypes.h>
@@ -9,7 +10,7 @@
 
 // -- tables ------------------------------------------------------------------
 
-enum {  // so that rows can be written as X | Y
+enum {  // bits, so that a row of the table can list fields as X | Y
 #define LB_DESC_FIELD(id, ...) id = 1 << LB_DESC_FIELD_##id,
 #include "primitive/primitives.def"
 };
@@ -53,17 +54,17 @@ int lb_desc_alg(const limber_primitive_desc *d) {
   return d->alg ? d->alg : lb_kind_infos[d->kind].dflt;
 }
 
-bool lb_desc_operand_has(const limber_operand *o) {
+bool lb_desc_operand_is_present(const limber_operand *o) {
   return o->dtype != LIMBER_NONE;
 }
 
-bool lb_desc_operand_is_last(const limber_operand *o) {
+bool lb_desc_operand_is_channels_last(const limber_operand *o) {
   return o->layout == LIMBER_LAYOUT_CHANNELS_LAST;
 }
 
 uint32_t lb_desc_operands(const limber_primitive_desc *d) {
   uint32_t n = LIMBER_MAX_OPERANDS;
-  while (n && !lb_desc_operand_has(&d->in[n - 1])) n--;
+  while (n && !lb_desc_operand_is_present(&d->in[n - 1])) n--;
   return n;
 }
 
@@ -79,8 +80,8 @@ static bool has_runtime(const limber_operand *o) {
   return false;
 }
 
-// Those of a post-operation follow from the result's.
-bool lb_desc_has_runtime(const lb_desc *d) {
+// The runtime dims of post-operations follow from those of the result.
+bool lb_desc_has_runtime_dims(const lb_desc *d) {
   for (uint32_t i = 0; i < LIMBER_MAX_OPERANDS; i++)
     if (has_runtime(&d->desc->in[i])) return true;
   return false;
@@ -92,8 +93,8 @@ static lb_status check_dim(const limber_operand *o, uint32_t runtime, int i) {
   int64_t dim = o->dims[i];
   if (dim == LIMBER_RUNTIME_DIM && o->data)
     return lb_error(LB_INVALID,
-                    "dims[%d] is a runtime dim, and data is set: constants "
-                    "have dims",
+                    "dims[%d] is a runtime dim, but data is set: a constant "
+                    "needs fixed dims",
                     i);
   if (dim == LIMBER_RUNTIME_DIM && runtime >> i & 1) return LB_OK;
   if (dim == LIMBER_RUNTIME_DIM)
@@ -109,8 +110,9 @@ static lb_status check_layout(const char *name, int layout, int rank) {
   if (layout < 0 || layout > LIMBER_LAYOUT_CHANNELS_LAST)
     return lb_error(LB_INVALID, "%s: %d is not a limber_layout", name, layout);
   if (layout == LIMBER_LAYOUT_CHANNELS_LAST && rank < 3)
-    return lb_error(LB_INVALID, "%s: channels last need rank 3 or more, not %d",
-                    name, rank);
+    return lb_error(LB_INVALID,
+                    "%s: channels-last needs rank 3 or more, not %d", name,
+                    rank);
   return LB_OK;
 }
 
@@ -135,12 +137,12 @@ static lb_status check_operands(const limber_primitive_desc *d) {
   const lb_kind_info *kind = &lb_kind_infos[d->kind];
   for (uint32_t i = 0; i < LIMBER_MAX_OPERANDS; i++) {
     const limber_operand *o = &d->in[i];
-    if (!lb_desc_operand_has(o) && i < kind->min_in)
+    if (!lb_desc_operand_is_present(o) && i < kind->min_in)
       return lb_error(LB_INVALID, "in[%u]: %s needs its operand '%s'", i,
                       kind->name, kind->in[i].name);
-    if (!lb_desc_operand_has(o)) continue;
+    if (!lb_desc_operand_is_present(o)) continue;
     if (i >= kind->max_in)
-      return lb_error(LB_INVALID, "in[%u]: %s has %u operands at the most", i,
+      return lb_error(LB_INVALID, "in[%u]: %s has at most %u operands", i,
                       kind->name, kind->max_in);
     lb_status st = check_operand(o, kind->in[i].runtime);
     if (lb_failed(st))
@@ -200,35 +202,35 @@ static lb_status check_field(const lb_desc_field_info *f, uint32_t bit,
   return LB_OK;
 }
 
-// A field of one element per axis of space says nothing of axes not there.
-static lb_status check_space(const limber_primitive_desc *d,
-                             lb_desc_field field, int space) {
+// A field with one element per spatial axis must be 0 beyond the last axis.
+static lb_status check_spatial_field(const limber_primitive_desc *d,
+                                     lb_desc_field field, int n_spatial) {
   const lb_desc_field_info *f = &lb_desc_field_infos[field];
-  int n = field == LB_DESC_FIELD_PADS ? 2 * space : space;
+  int n = field == LB_DESC_FIELD_PADS ? 2 * n_spatial : n_spatial;
   for (size_t i = (size_t)n; i < f->count; i++)
     if (f->type == LB_F32 ? lb_desc_field_float(f, d, i) != 0
                           : lb_desc_field_int(f, d, i) != 0)
-      return lb_error(LB_INVALID, "%s[%zu]: the image has %d axes of space",
-                      f->name, i, space);
+      return lb_error(LB_INVALID, "%s[%zu]: src has %d spatial axes", f->name,
+                      i, n_spatial);
   return LB_OK;
 }
 
-static lb_status check_image(const limber_primitive_desc *d) {
-  static const lb_desc_field of_space[] = {
+static lb_status check_spatial(const limber_primitive_desc *d) {
+  static const lb_desc_field spatial_fields[] = {
       LB_DESC_FIELD_FACTORS,    LB_DESC_FIELD_SIZES,     LB_DESC_FIELD_KERNEL,
       LB_DESC_FIELD_STRIDES,    LB_DESC_FIELD_DILATIONS, LB_DESC_FIELD_PADS,
       LB_DESC_FIELD_OUTPUT_PADS};
-  int space = d->in[0].rank - 2;
+  int n_spatial = d->in[0].rank - 2;
   if (d->kind != LIMBER_CONVOLUTION && d->kind != LIMBER_POOLING &&
       d->kind != LIMBER_RESAMPLING)
     return LB_OK;
-  if (space < 1 || space > LIMBER_MAX_SPATIAL)
+  if (n_spatial < 1 || n_spatial > LIMBER_MAX_SPATIAL)
     return lb_error(LB_INVALID,
                     "in[0] (src): rank: %d is not in 3 to %d: batch, channels "
-                    "and space",
+                    "and spatial axes",
                     d->in[0].rank, 2 + LIMBER_MAX_SPATIAL);
-  for (size_t i = 0; i < sizeof of_space / sizeof *of_space; i++)
-    LB_TRY(check_space(d, of_space[i], space));
+  for (size_t i = 0; i < sizeof spatial_fields / sizeof *spatial_fields; i++)
+    LB_TRY(check_spatial_field(d, spatial_fields[i], n_spatial));
   return LB_OK;
 }
 
@@ -239,7 +241,7 @@ static lb_status check_heads(const limber_primitive_desc *d) {
       return lb_error(
           LB_INVALID,
           "in[%d] (%s): rank: %d is not 4: batch, heads, length and "
-          "size of a head",
+          "head size",
           i, lb_kind_infos[d->kind].in[i].name, d->in[i].rank);
   return LB_OK;
 }
@@ -249,9 +251,10 @@ static lb_status check_alg(const char *name, int alg, int kind, int dflt) {
   if (alg > 0 && alg < LIMBER_ALGS && lb_alg_infos[alg].kind == kind)
     return LB_OK;
   if (alg > 0 && alg < LIMBER_ALGS)
-    return lb_error(
-        LB_INVALID, "%s: %s is of %s, not of %s", name, lb_alg_infos[alg].name,
-        lb_kind_infos[lb_alg_infos[alg].kind].name, lb_kind_infos[kind].name);
+    return lb_error(LB_INVALID, "%s: %s belongs to %s, not to %s", name,
+                    lb_alg_infos[alg].name,
+                    lb_kind_infos[lb_alg_infos[alg].kind].name,
+                    lb_kind_infos[kind].name);
   return lb_error(LB_INVALID, "%s: %d is not a limber_alg of %s", name, alg,
                   lb_kind_infos[kind].name);
 }
@@ -273,7 +276,7 @@ static lb_status check_kind(const limber_primitive_desc *d) {
   return LB_OK;
 }
 
-// What one operator of a kind reads and another does not.
+// Checks the fields that only some operators of a kind read.
 static lb_status check_params(const limber_primitive_desc *d) {
   int alg = lb_desc_alg(d);
   lb_params params = lb_alg_infos[alg].params;
@@ -288,7 +291,7 @@ static lb_status check_params(const limber_primitive_desc *d) {
     return lb_error(LB_INVALID, "output_pads: %s has none; they must be 0",
                     name ? name : lb_kind_infos[d->kind].name);
   if (alg != LIMBER_ALG_GRU && d->reset_after)
-    return lb_error(LB_INVALID, "reset_after: is of gru alone");
+    return lb_error(LB_INVALID, "reset_after: only gru reads it; it must be 0");
   return LB_OK;
 }
 
@@ -296,22 +299,23 @@ static lb_status check_axes(const limber_primitive_desc *d) {
   int rank = d->in[0].rank;
   uint32_t seen = 0;
   if (d->kind == LIMBER_REORDER && d->n_axes && d->n_axes != rank)
-    return lb_error(LB_INVALID, "n_axes: %d, and src has rank %d", d->n_axes,
+    return lb_error(LB_INVALID, "n_axes: %d, but src has rank %d", d->n_axes,
                     rank);
   for (int i = 0; i < d->n_axes; i++) {
     int axis = d->axes[i] < 0 ? d->axes[i] + rank : d->axes[i];
     if (axis < 0 || axis >= rank || seen >> axis & 1)
       return lb_error(
           LB_INVALID, "axes[%d]: %d is %s", i, d->axes[i],
-          axis < 0 || axis >= rank ? "no axis of src" : "named twice");
+          axis < 0 || axis >= rank ? "not an axis of src" : "listed twice");
     seen |= 1u << axis;
   }
   for (int i = d->n_axes; i < LB_MAX_RANK; i++)
     if (d->axes[i])
-      return lb_error(LB_INVALID, "axes[%d]: n_axes is %d", i, d->n_axes);
+      return lb_error(LB_INVALID, "axes[%d]: must be 0, since n_axes is %d", i,
+                      d->n_axes);
   if (!(lb_kind_infos[d->kind].fields & AXIS)) return LB_OK;
   if (d->axis < -rank || d->axis >= rank)
-    return lb_error(LB_INVALID, "axis: %d is no axis of rank %d", d->axis,
+    return lb_error(LB_INVALID, "axis: %d is out of range for rank %d", d->axis,
                     rank);
   return LB_OK;
 }
@@ -326,9 +330,9 @@ static lb_status check_post(const lb_post *p, uint32_t i) {
   if (p->alg > LIMBER_ALG_PRELU)
     return lb_error(LB_INVALID, "post[%u]: alg: %s makes bools", i,
                     lb_alg_infos[p->alg].name);
-  lb_status st = lb_desc_operand_has(&p->in)
+  lb_status st = lb_desc_operand_is_present(&p->in)
                      ? check_operand(&p->in, LB_AXES_ALL)
-                     : lb_error(LB_INVALID, "dtype: it is absent");
+                     : lb_error(LB_INVALID, "dtype: the operand is absent");
   return lb_failed(st) ? lb_status_note(st, "post[%u]: operand", i) : st;
 }
 
@@ -338,7 +342,7 @@ lb_status lb_desc_check(const lb_desc *d) {
   LB_TRY(check_operands(desc));
   for (int i = 0; i < LB_DESC_FIELD_COUNT; i++)
     LB_TRY(check_field(&lb_desc_field_infos[i], 1u << i, desc));
-  LB_TRY(check_image(desc));
+  LB_TRY(check_spatial(desc));
   LB_TRY(check_heads(desc));
   LB_TRY(check_params(desc));
   LB_TRY(check_axes(desc));

@@ -1,10 +1,13 @@
-// primitive/desc.h -- descriptors and attributes: what they may say, their key,
-// and the same as text.
+// primitive/desc.h -- descriptors and attributes of primitives: their tables,
+// validation, cache keys and text form. All functions are pure; any thread may
+// call them.
 //
-// (1) A key is plain bytes: what a descriptor and its attributes say, without
-//     padding, pointers, or dims beyond a rank. Equal keys, equal primitives,
-//     but for the elements of constants, of which a key has a hash.
-// (2) Making a key checks nothing: what is wrong is wrong under its own key.
+// (1) A key is plain bytes: the contents of a descriptor and its attributes,
+//     without padding, pointers, or dims beyond the rank. Equal keys mean equal
+//     primitives, except for the elements of constants: a key holds only their
+//     hash.
+// (2) Computing a key validates nothing: an invalid descriptor has a key of its
+//     own, so it never shares one with a valid descriptor.
 #ifndef LB_PRIMITIVE_DESC_H
 #define LB_PRIMITIVE_DESC_H
 
@@ -13,12 +16,12 @@
 #include "graph/op.h"
 #include "limber/limber.h"
 
-enum {
+enum {  // masks of axes that may have runtime dims
   LB_AXES_NONE = 0,
   LB_AXES_ALL = (1 << LB_MAX_RANK) - 1,
 };
 
-// Fields of a descriptor, as bits.
+// The fields of a descriptor; 1 << field is its bit in lb_kind_info.fields.
 typedef enum lb_desc_field {
 #define LB_DESC_FIELD(id, ...) LB_DESC_FIELD_##id,
 #include "primitive/primitives.def"
@@ -27,16 +30,17 @@ typedef enum lb_desc_field {
 
 typedef struct lb_kind_info {
   const char *name;
-  uint32_t min_in, max_in;
-  int dflt;  // limber_alg that 0 stands for; 0: none
-  uint32_t fields;
+  uint32_t min_in, max_in;  // number of operands
+  int dflt;                 // the limber_alg that 0 stands for; 0: none
+  uint32_t fields;          // bits of the fields that the kind reads
   struct {
     const char *name;
-    uint32_t runtime;  // axes whose dims may be runtime dims
+    uint32_t runtime;  // mask of axes that may have runtime dims
   } in[LIMBER_MAX_OPERANDS];
 } lb_kind_info;
 extern const lb_kind_info lb_kind_infos[LIMBER_PRIMITIVE_KINDS];
 
+// Which of alpha and beta an eltwise operator reads.
 typedef enum lb_params {
   LB_PARAMS_NONE,
   LB_PARAMS_ALPHA,
@@ -57,36 +61,39 @@ typedef enum lb_post_kind {
 } lb_post_kind;
 typedef struct lb_post {
   int32_t kind, alg;
-  float alpha, beta;  // of a sum: alpha is the scale
-  limber_operand in;  // BINARY; its data, if any, is borrowed
+  float alpha, beta;  // SUM: alpha is the scale
+  limber_operand in;  // BINARY only; its data, if any, is borrowed
 } lb_post;
 
 struct limber_attr {
-  int32_t reusable;  // 1: preferred, -1: not, 0: not said
+  int32_t reusable;  // reusable kernels are 1: preferred, -1: not, 0: unset
   int32_t deterministic, reference, user_scratch;
   uint32_t n_post;
   lb_post post[LIMBER_MAX_POST_OPS];
 };
-extern const limber_attr lb_attr_none;  // in which nothing was set
+extern const limber_attr lb_attr_none;  // attributes with nothing set
 
 // -- descriptors
 
-// The whole of what a primitive is made from; `attr` is never NULL.
+// Everything that defines a primitive; `attr` is never NULL.
 typedef struct lb_desc {
   const limber_primitive_desc *desc;
   const limber_attr *attr;
 } lb_desc;
 
-// LB_INVALID names the field that is wrong.
+// Validates a descriptor; the error names the wrong field.
 lb_status lb_desc_check(const lb_desc *d);
-int lb_desc_alg(const limber_primitive_desc *d);  // with the kind's default
-uint32_t lb_desc_operands(const limber_primitive_desc *d);  // up to the last
+// Returns the alg, with 0 replaced by the kind's default.
+int lb_desc_alg(const limber_primitive_desc *d);
+// Returns the number of operands up to the last one that is present.
+uint32_t lb_desc_operands(const limber_primitive_desc *d);
 
-// Elements of an operand with constant dims.
+// Returns the bytes of an operand that has no runtime dims.
 size_t lb_desc_operand_bytes(const limber_operand *o);
-bool lb_desc_operand_has(const limber_operand *o);
-bool lb_desc_operand_is_last(const limber_operand *o);  // channels last
-bool lb_desc_has_runtime(const lb_desc *d);             // any runtime dim
+bool lb_desc_operand_is_present(const limber_operand *o);
+bool lb_desc_operand_is_channels_last(
+    const limber_operand *o);  // channels last
+bool lb_desc_has_runtime_dims(const lb_desc *d);
 
 // -- keys
 
@@ -95,17 +102,17 @@ bool lb_desc_has_runtime(const lb_desc *d);             // any runtime dim
   (1024 + LIMBER_MAX_OPERANDS * LB_KEY_OPERAND + \
    LIMBER_MAX_POST_OPS * (LB_KEY_OPERAND + 16))
 
-typedef struct lb_key_head {  // what a key begins with
+typedef struct lb_key_header {  // the first bytes of a key
   int32_t kind, alg, n_in, n_post;
   int32_t reusable, deterministic, reference, user_scratch;
-} lb_key_head;
+} lb_key_header;
 
-// Bytes written. Dims of constants are trusted to be right where data is set,
-// unless they are negative.
+// Writes the key and returns its size. If an operand has data, its dims are
+// trusted to give the size of the data, unless they are negative.
 size_t lb_desc_key(const lb_desc *d, uint8_t out[LB_KEY_MAX]);
 
-// "matmul in=f32:?x33,f32:33x17:const post=relu": what `limber primitive` reads
-// as a case.
+// Appends the text form, "matmul in=f32:?x33,f32:33x17:const post=relu", which
+// `limber primitive` reads as a case.
 void lb_desc_print(const lb_desc *d, lb_strbuf *out);
 
 #endif

@@ -1,6 +1,6 @@
-// primitive/graph.c -- one node for the operator, or a few where ONNX has it in
-// pieces; one or two for each post-operation; transposes where channels lie
-// last, which the passes take in.
+// primitive/graph.c -- builds one node for the operator, or a few where ONNX
+// has no single one; one or two for each post-operation; and a Transpose for
+// each channels-last tensor, which the graph passes absorb.
 #include "primitive/graph.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ typedef struct build {
 
 // -- nodes -------------------------------------------------------------------
 
-// A node of that operator; attributes are set, then `finish` is called.
+// Creates a node. The caller sets its attributes, then calls `finish`.
 static lb_status begin(build *b, lb_op op, const char *name,
                        lb_value *const *in, uint32_t n_in, uint32_t n_out,
                        lb_node **out) {
@@ -56,8 +56,8 @@ static lb_status transpose(build *b, lb_value *x, const int64_t *perm,
   return finish(b, n, out);
 }
 
-// [batch, space..., channels] to [batch, channels, space...].
-static lb_status channels_first(build *b, lb_value *x, lb_value **out) {
+// Transposes [batch, spatial..., channels] to [batch, channels, spatial...].
+static lb_status to_channels_first(build *b, lb_value *x, lb_value **out) {
   int64_t perm[LB_MAX_RANK];
   int rank = x->info.rank;
   for (int i = 0; i < rank; i++)
@@ -65,7 +65,7 @@ static lb_status channels_first(build *b, lb_value *x, lb_value **out) {
   return transpose(b, x, perm, out);
 }
 
-static lb_status channels_last(build *b, lb_value *x, lb_value **out) {
+static lb_status to_channels_last(build *b, lb_value *x, lb_value **out) {
   int64_t perm[LB_MAX_RANK];
   int rank = x->info.rank;
   for (int i = 0; i < rank; i++)
@@ -73,7 +73,7 @@ static lb_status channels_last(build *b, lb_value *x, lb_value **out) {
   return transpose(b, x, perm, out);
 }
 
-// The number of ONNX for a dtype.
+// Returns ONNX's number of a dtype.
 static int64_t onnx_type(lb_dtype t) {
   int64_t code = 1;
   while (code < 32 && lb_attr_dtype(code) != t) code++;
@@ -88,7 +88,7 @@ static lb_status cast(build *b, lb_value *x, lb_dtype to, const char *name,
   return finish(b, n, out);
 }
 
-// A scalar of x's dtype.
+// Creates a scalar constant of x's dtype.
 static lb_status scalar(build *b, const lb_value *x, float v, lb_value **out) {
   LB_TRY(lb_const_f32(b->g, "scalar", v, out));
   if (x->info.dtype == LB_F32) return LB_OK;
@@ -99,7 +99,7 @@ static lb_status scalar(build *b, const lb_value *x, float v, lb_value **out) {
 
 static void dims_in_memory(const limber_operand *o, int64_t *dims) {
   for (int i = 0; i < o->rank; i++) dims[i] = o->dims[i];
-  if (!lb_desc_operand_is_last(o)) return;
+  if (!lb_desc_operand_is_channels_last(o)) return;
   for (int i = 1; i < o->rank - 1; i++) dims[i] = o->dims[i + 1];
   dims[o->rank - 1] = o->dims[1];
 }
@@ -116,7 +116,7 @@ static lb_status constant(build *b, const limber_operand *o, const char *name,
   return lb_const_new(b->g, name, &t, out);
 }
 
-// A parameter whose dims lie as in memory.
+// Creates a graph input whose dims are in the order of memory.
 static lb_status param(build *b, lb_dtype dtype, int rank, const lb_dim *dims,
                        const lb_port *port, lb_value **out) {
   LB_TRY(lb_value_new(b->g, port->name, out));
@@ -130,7 +130,8 @@ static lb_status param(build *b, lb_dtype dtype, int rank, const lb_dim *dims,
 
 static lb_status operand(build *b, const limber_operand *o, const char *name,
                          lb_value **out) {
-  lb_port port = {.name = name, .last = lb_desc_operand_is_last(o)};
+  lb_port port = {.name = name,
+                  .channels_last = lb_desc_operand_is_channels_last(o)};
   int64_t sizes[LB_MAX_RANK];
   lb_dim dims[LB_MAX_RANK];
   dims_in_memory(o, sizes);
@@ -144,18 +145,18 @@ static lb_status operand(build *b, const limber_operand *o, const char *name,
     }
     LB_TRY(param(b, (lb_dtype)o->dtype, o->rank, dims, &port, out));
   }
-  return port.last ? channels_first(b, *out, out) : LB_OK;
+  return port.channels_last ? to_channels_first(b, *out, out) : LB_OK;
 }
 
 static lb_status operands(build *b) {
   const lb_kind_info *kind = &lb_kind_infos[b->d->kind];
   for (uint32_t i = 0; i < kind->max_in; i++)
-    if (lb_desc_operand_has(&b->d->in[i]))
+    if (lb_desc_operand_is_present(&b->d->in[i]))
       LB_TRY(operand(b, &b->d->in[i], kind->in[i].name, &b->in[i]));
   return LB_OK;
 }
 
-// Operands up to the last that is there.
+// The number of operands up to the last one that is present.
 static uint32_t n_operands(const build *b) { return lb_desc_operands(b->d); }
 
 // -- the kinds ---------------------------------------------------------------
@@ -167,11 +168,11 @@ static lb_status set_axes(build *b, lb_node *n, const char *name,
   return lb_node_set_ints(b->g, n, name, list, (uint32_t)count);
 }
 
-// pads are [before..., after...] for as many axes as the image has.
-static lb_status set_window(build *b, lb_node *n, int space) {
-  LB_TRY(set_axes(b, n, "strides", b->d->strides, space, 1));
-  LB_TRY(set_axes(b, n, "dilations", b->d->dilations, space, 1));
-  return set_axes(b, n, "pads", b->d->pads, 2 * space, 0);
+// `pads` are [begin..., end...], for the spatial axes of src only.
+static lb_status set_window(build *b, lb_node *n, int n_spatial) {
+  LB_TRY(set_axes(b, n, "strides", b->d->strides, n_spatial, 1));
+  LB_TRY(set_axes(b, n, "dilations", b->d->dilations, n_spatial, 1));
+  return set_axes(b, n, "pads", b->d->pads, 2 * n_spatial, 0);
 }
 
 static bool is_byte(const lb_value *v) {
@@ -209,21 +210,21 @@ static lb_status build_matmul(build *b, lb_value **out) {
 }
 
 static lb_status build_convolution(build *b, lb_value **out) {
-  int space = b->d->in[0].rank - 2;
+  int n_spatial = b->d->in[0].rank - 2;
   lb_op op = lb_alg_infos[lb_desc_alg(b->d)].op;
   bool bytes = op == LB_OP_Conv && is_byte(b->in[0]);
   uint32_t n_in = b->in[2] && !bytes ? 3 : 2;
   lb_node *n;
   LB_TRY(begin(b, bytes ? LB_OP_ConvInteger : op, "convolution", b->in, n_in, 1,
                &n));
-  LB_TRY(set_window(b, n, space));
+  LB_TRY(set_window(b, n, n_spatial));
   LB_TRY(lb_node_set_int(b->g, n, "group", b->d->groups ? b->d->groups : 1));
   if (op == LB_OP_ConvTranspose)
-    LB_TRY(set_axes(b, n, "output_padding", b->d->output_pads, space, 0));
+    LB_TRY(set_axes(b, n, "output_padding", b->d->output_pads, n_spatial, 0));
   LB_TRY(finish(b, n, out));
   if (!bytes || !b->in[2]) return LB_OK;
   return lb_error(LB_UNSUPPORTED,
-                  "in[2] (bias): a convolution of bytes has none; append a "
+                  "in[2] (bias): an int8 convolution takes none; append a "
                   "binary post-operation");
 }
 
@@ -280,7 +281,7 @@ static lb_status build_softmax(build *b, lb_value **out) {
   return finish(b, n, out);
 }
 
-// How many operands each has: for batch norm the mean and variance are needed.
+// Checks the number of operands: batch norm needs mean and variance.
 static lb_status check_norm(const build *b) {
   const lb_op_info *op = &lb_op_infos[lb_alg_infos[b->d->alg].op];
   const lb_kind_info *kind = &lb_kind_infos[LIMBER_NORMALIZATION];
@@ -324,15 +325,15 @@ static bool is_global(int alg) {
 }
 
 static lb_status build_pooling(build *b, lb_value **out) {
-  int space = b->d->in[0].rank - 2;
+  int n_spatial = b->d->in[0].rank - 2;
   lb_node *n;
   LB_TRY(begin(b, lb_alg_infos[b->d->alg].op, "pooling", b->in, 1, 1, &n));
   if (is_global(b->d->alg)) return finish(b, n, out);
-  for (int i = 0; i < space; i++)
+  for (int i = 0; i < n_spatial; i++)
     if (!b->d->kernel[i])
-      return lb_error(LB_INVALID, "kernel[%d]: a window has no dim of 0", i);
-  LB_TRY(set_axes(b, n, "kernel_shape", b->d->kernel, space, 0));
-  LB_TRY(set_window(b, n, space));
+      return lb_error(LB_INVALID, "kernel[%d]: must not be 0", i);
+  LB_TRY(set_axes(b, n, "kernel_shape", b->d->kernel, n_spatial, 0));
+  LB_TRY(set_window(b, n, n_spatial));
   LB_TRY(lb_node_set_int(b->g, n, "ceil_mode", b->d->ceil_mode));
   if (b->d->alg == LIMBER_ALG_POOL_AVERAGE_PADDED)
     LB_TRY(lb_node_set_int(b->g, n, "count_include_pad", 1));
@@ -349,7 +350,7 @@ static lb_status build_reorder(build *b, lb_value **out) {
   if (b->d->n_axes) LB_TRY(transpose(b, *out, perm, out));
   if (dtype && dtype != (*out)->info.dtype)
     LB_TRY(cast(b, *out, dtype, "reorder", out));
-  // A result is made by a node.
+  // The result of a graph must be the output of a node.
   if ((*out)->producer) return LB_OK;
   return add(b, LB_OP_Identity, "reorder", out, 1, out);
 }
@@ -358,8 +359,8 @@ static lb_status build_concat(build *b, lb_value **out) {
   lb_node *n;
   for (uint32_t i = 0; i < n_operands(b); i++)
     if (!b->in[i])
-      return lb_error(LB_INVALID, "in[%u]: is absent, and a later one is there",
-                      i);
+      return lb_error(LB_INVALID,
+                      "in[%u]: is absent, but a later operand is present", i);
   LB_TRY(begin(b, LB_OP_Concat, "concat", b->in, n_operands(b), 1, &n));
   LB_TRY(lb_node_set_int(b->g, n, "axis", b->d->axis));
   return finish(b, n, out);
@@ -367,27 +368,28 @@ static lb_status build_concat(build *b, lb_value **out) {
 
 static lb_status build_resampling(build *b, lb_value **out) {
   static const char *const modes[] = {"nearest", "linear", "cubic"};
-  int space = b->d->in[0].rank - 2;
-  int64_t axes[LIMBER_MAX_SPATIAL], dim = space;
+  int n_spatial = b->d->in[0].rank - 2;
+  int64_t axes[LIMBER_MAX_SPATIAL], dim = n_spatial;
   bool by_size = b->d->sizes[0] != 0, by_factor = b->d->factors[0] != 0;
   lb_value *in[4] = {b->in[0]};
   lb_node *n;
   if (by_size == by_factor)
     return lb_error(LB_INVALID,
-                    "factors, sizes: set one of them, for each axis of space");
+                    "factors, sizes: set exactly one of them, for each spatial "
+                    "axis");
   if (by_size) {
-    LB_TRY(lb_const_ints(b->g, "sizes", b->d->sizes, space, &in[3]));
+    LB_TRY(lb_const_ints(b->g, "sizes", b->d->sizes, n_spatial, &in[3]));
   } else {
     lb_tensor t = {.dtype = LB_F32, .rank = 1, .dims = {dim}};
-    t.data = lb_arena_new(&b->g->arena, float, (size_t)space);
+    t.data = lb_arena_new(&b->g->arena, float, (size_t)n_spatial);
     if (!t.data) return lb_oom();
-    memcpy(t.data, b->d->factors, (size_t)space * sizeof(float));
+    memcpy(t.data, b->d->factors, (size_t)n_spatial * sizeof(float));
     lb_tensor_dense(&t);
     LB_TRY(lb_const_new(b->g, "factors", &t, &in[2]));
   }
   LB_TRY(begin(b, LB_OP_Resize, "resampling", in, by_size ? 4 : 3, 1, &n));
-  for (int i = 0; i < space; i++) axes[i] = i + 2;
-  LB_TRY(lb_node_set_ints(b->g, n, "axes", axes, (uint32_t)space));
+  for (int i = 0; i < n_spatial; i++) axes[i] = i + 2;
+  LB_TRY(lb_node_set_ints(b->g, n, "axes", axes, (uint32_t)n_spatial));
   LB_TRY(
       lb_node_set_str(b->g, n, "mode", modes[b->d->alg - LIMBER_ALG_NEAREST]));
   return finish(b, n, out);
@@ -409,11 +411,11 @@ static lb_status build_recurrent(build *b, lb_value **out) {
   bool lstm = b->d->alg == LIMBER_ALG_LSTM;
   lb_node *n;
   if (b->in[6] && !lstm)
-    return lb_error(LB_INVALID, "in[6] (cell): is of lstm alone");
+    return lb_error(LB_INVALID, "in[6] (cell): only lstm takes it");
   if (r->rank != 3)
     return lb_error(LB_INVALID,
-                    "in[2] (recurrence): rank: %d, where 3 is needed: "
-                    "directions, gates of all units, units",
+                    "in[2] (recurrence): rank: %d is not 3: directions, gates "
+                    "x units, units",
                     r->rank);
   LB_TRY(begin(b, lb_alg_infos[b->d->alg].op, "recurrent", b->in, n_operands(b),
                lstm ? 3 : 2, &n));
@@ -457,9 +459,10 @@ static lb_status build_operator(build *b, lb_value **out) {
 
 // -- post-operations ---------------------------------------------------------
 
-// A dim of a parameter that has to be y's: y's own where that is a number or a
-// symbol, which runs compare with the other parameters; else a symbol of its
-// own, and the broadcast of the operator compares them.
+// Returns the dim of a graph input that must equal a dim of y. If that is a
+// number or a symbol, it is used itself, and runs compare it with the other
+// inputs; otherwise the dim is a new symbol, and the broadcast of the operator
+// compares the two.
 static lb_status dim_like(build *b, lb_dim of_y, lb_dim *out) {
   int symbol;
   *out = of_y;
@@ -467,31 +470,33 @@ static lb_status dim_like(build *b, lb_dim of_y, lb_dim *out) {
   return lb_symtab_fresh(b->g->syms, out);
 }
 
-// dims of a value, in the order in which memory of that layout has them.
-static void order_dims(const lb_dim *from, int rank, bool last, lb_dim *to) {
+// Copies dims in ONNX order into the order of memory of that layout.
+static void order_dims(const lb_dim *from, int rank, bool channels_last,
+                       lb_dim *to) {
   for (int i = 0; i < rank; i++)
-    to[i] = from[!last || i == 0 ? i : i == rank - 1 ? 1 : i + 1];
+    to[i] = from[!channels_last || i == 0 ? i : i == rank - 1 ? 1 : i + 1];
 }
 
 static lb_status post_param(build *b, const lb_dim *dims, int rank,
                             lb_dtype dtype, const lb_port *port,
                             lb_value **out) {
-  lb_dim lie[LB_MAX_RANK];
-  order_dims(dims, rank, port->last, lie);
-  LB_TRY(param(b, dtype, rank, lie, port, out));
-  return port->last ? channels_first(b, *out, out) : LB_OK;
+  lb_dim memory_dims[LB_MAX_RANK];
+  order_dims(dims, rank, port->channels_last, memory_dims);
+  LB_TRY(param(b, dtype, rank, memory_dims, port, out));
+  return port->channels_last ? to_channels_first(b, *out, out) : LB_OK;
 }
 
-// A runtime dim is the dim of y at that place, counted from the end.
+// A runtime dim is the dim of y on the same axis, counted from the end.
 static lb_status post_operand(build *b, const lb_post *p, const lb_value *y,
                               const char *name, lb_value **out) {
   const limber_operand *o = &p->in;
   lb_dim dims[LB_MAX_RANK];
-  lb_port port = {.name = name, .last = lb_desc_operand_is_last(o)};
+  lb_port port = {.name = name,
+                  .channels_last = lb_desc_operand_is_channels_last(o)};
   int shift = y->info.rank - o->rank;
   if (o->data) return operand(b, o, name, out);
   if (shift < 0)
-    return lb_error(LB_INVALID, "%s: rank %d is more than the result's, %d",
+    return lb_error(LB_INVALID, "%s: rank %d exceeds the result's rank, %d",
                     name, o->rank, y->info.rank);
   for (int i = 0; i < o->rank; i++) {
     dims[i] = lb_dim_const(o->dims[i]);
@@ -501,11 +506,11 @@ static lb_status post_operand(build *b, const lb_post *p, const lb_value *y,
   return post_param(b, dims, o->rank, (lb_dtype)o->dtype, &port, out);
 }
 
-static lb_status post_sum(build *b, const lb_post *p, bool last,
+static lb_status post_sum(build *b, const lb_post *p, bool channels_last,
                           const char *name, lb_value **y) {
   lb_dim dims[LB_MAX_RANK];
   const lb_vinfo info = (*y)->info;
-  lb_port port = {.name = name, .last = last, .sum = true};
+  lb_port port = {.name = name, .channels_last = channels_last, .sum = true};
   lb_value *x, *scale;
   for (int i = 0; i < info.rank; i++)
     LB_TRY(dim_like(b, info.dims[i], &dims[i]));
@@ -517,7 +522,7 @@ static lb_status post_sum(build *b, const lb_post *p, bool last,
   return add(b, LB_OP_Add, name, (lb_value *[]){*y, x}, 2, y);
 }
 
-// A post-operation leaves the result its dims.
+// A post-operation must not change the dims of the result.
 static lb_status same_dims(const lb_vinfo *was, const lb_value *y,
                            const char *name) {
   bool same = was->rank == y->info.rank;
@@ -526,12 +531,12 @@ static lb_status same_dims(const lb_vinfo *was, const lb_value *y,
            !lb_dim_is_const(y->info.dims[i]) ||
            lb_dim_equal(was->dims[i], y->info.dims[i]);
   if (same) return LB_OK;
-  return lb_error(LB_INVALID, "%s: the operand is larger than the result",
-                  name);
+  return lb_error(LB_INVALID,
+                  "%s: the operand does not broadcast to the result", name);
 }
 
-static lb_status post_op(build *b, const lb_post *p, bool last, uint32_t i,
-                         lb_value **y) {
+static lb_status post_op(build *b, const lb_post *p, bool channels_last,
+                         uint32_t i, lb_value **y) {
   char text[24];
   lb_vinfo was = (*y)->info;
   snprintf(text, sizeof text, "post[%u]", i);
@@ -546,42 +551,45 @@ static lb_status post_op(build *b, const lb_post *p, bool last, uint32_t i,
       LB_TRY(post_operand(b, p, *y, name, &in[1]));
       LB_TRY(add(b, lb_alg_infos[p->alg].op, name, in, 2, y));
       break;
-    case LB_POST_SUM: LB_TRY(post_sum(b, p, last, name, y)); break;
+    case LB_POST_SUM: LB_TRY(post_sum(b, p, channels_last, name, y)); break;
   }
   return same_dims(&was, *y, name);
 }
 
-// -- the whole ---------------------------------------------------------------
+// -- the whole graph ---------------------------------------------------------
 
-static lb_status add_result(build *b, lb_value *y, bool last) {
+static lb_status add_result(build *b, lb_value *y, bool channels_last) {
   lb_primitive_graph *out = b->out;
-  if (last) LB_TRY(channels_last(b, y, &y));
-  out->out[out->n_out++] = (lb_port){.name = "dst", .last = last};
+  if (channels_last) LB_TRY(to_channels_last(b, y, &y));
+  out->out[out->n_out++] =
+      (lb_port){.name = "dst", .channels_last = channels_last};
   return lb_region_add_result(b->g->main, y);
 }
 
-static lb_status decide_layout(const build *b, const lb_value *y, bool *last) {
+static lb_status decide_layout(const build *b, const lb_value *y,
+                               bool *channels_last) {
   int layout = b->d->out_layout ? b->d->out_layout : b->d->in[0].layout;
-  *last = layout == LIMBER_LAYOUT_CHANNELS_LAST && y->info.rank >= 3;
-  if (*last || b->d->out_layout != LIMBER_LAYOUT_CHANNELS_LAST) return LB_OK;
+  *channels_last = layout == LIMBER_LAYOUT_CHANNELS_LAST && y->info.rank >= 3;
+  if (*channels_last || b->d->out_layout != LIMBER_LAYOUT_CHANNELS_LAST)
+    return LB_OK;
   return lb_error(LB_INVALID,
-                  "out_layout: channels last need rank 3 or more, the result "
+                  "out_layout: channels-last needs rank 3 or more, the result "
                   "has %d",
                   y->info.rank);
 }
 
 static lb_status fill(build *b, const lb_desc *d) {
   lb_value *y;
-  bool last;
+  bool channels_last;
   LB_TRY(operands(b));
   LB_TRY(build_operator(b, &y));
-  const lb_node *made = y->producer;
-  LB_TRY(decide_layout(b, y, &last));
+  const lb_node *op_node = y->producer;
+  LB_TRY(decide_layout(b, y, &channels_last));
   for (uint32_t i = 0; i < d->attr->n_post; i++)
-    LB_TRY(post_op(b, &d->attr->post[i], last, i, &y));
-  LB_TRY(add_result(b, y, last));
-  for (uint32_t i = 1; i < made->n_out; i++)
-    LB_TRY(add_result(b, made->out[i], false));
+    LB_TRY(post_op(b, &d->attr->post[i], channels_last, i, &y));
+  LB_TRY(add_result(b, y, channels_last));
+  for (uint32_t i = 1; i < op_node->n_out; i++)
+    LB_TRY(add_result(b, op_node->out[i], false));
   const char **names = lb_arena_new(&b->g->arena, const char *, b->out->n_out);
   if (!names) return lb_oom();
   for (uint32_t i = 0; i < b->out->n_out; i++) names[i] = "dst";

@@ -1,4 +1,5 @@
-// primitive/key.c -- a descriptor and its attributes as bytes, and as text.
+// primitive/key.c -- a descriptor and its attributes as a cache key and as
+// text.
 #include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
@@ -9,23 +10,23 @@
 
 // -- bytes -------------------------------------------------------------------
 
-_Static_assert(sizeof(lb_key_head) == 8 * sizeof(int32_t),
+_Static_assert(sizeof(lb_key_header) == 8 * sizeof(int32_t),
                "a key has no padding");
 
-typedef struct operand_head {
+typedef struct operand_header {
   int32_t dtype, layout, rank, constant;
-} operand_head;
-_Static_assert(sizeof(operand_head) == 16, "a key has no padding");
+} operand_header;
+_Static_assert(sizeof(operand_header) == 16, "a key has no padding");
 
-typedef struct post_head {
+typedef struct post_header {
   int32_t kind, alg;
   float alpha, beta;
-} post_head;
-_Static_assert(sizeof(post_head) == 16, "a key has no padding");
+} post_header;
+_Static_assert(sizeof(post_header) == 16, "a key has no padding");
 
-// Of the fields behind the operands, which are 0 mostly, a key has the pieces
-// of 32 bytes that are not, and which those are: hashing is most of finding a
-// primitive.
+// Most fields after the operands are 0. A key therefore holds only the 32-byte
+// pieces of them that are not 0, and a bit mask of these pieces, because
+// hashing takes most of the time of a lookup.
 #define LB_DESC_FIELD(id, field, ...) \
   +sizeof(((limber_primitive_desc *)0)->field)
 enum {
@@ -35,10 +36,10 @@ enum {
 #include "primitive/primitives.def"
 };
 _Static_assert((int)SETTINGS_BYTES == (int)FIELD_BYTES,
-               "fields lie without padding, and each is in the table");
+               "the fields have no padding, and each is in the table");
 _Static_assert(SETTINGS_BYTES % 32 == 0 && SETTINGS_BYTES / 32 <= 64,
-               "one bit a piece");
-_Static_assert(sizeof(lb_key_head) + 8 + SETTINGS_BYTES <= 1024,
+               "one bit per piece");
+_Static_assert(sizeof(lb_key_header) + 8 + SETTINGS_BYTES <= 1024,
                "LB_KEY_MAX suffices");
 
 static uint8_t *put(uint8_t *to, const void *p, size_t n) {
@@ -48,7 +49,7 @@ static uint8_t *put(uint8_t *to, const void *p, size_t n) {
 
 static uint8_t *put_operand(uint8_t *to, const limber_operand *o) {
   int rank = o->rank < 0 ? 0 : o->rank > LB_MAX_RANK ? LB_MAX_RANK : o->rank;
-  operand_head h = {o->dtype, o->layout, o->rank, o->data != NULL};
+  operand_header h = {o->dtype, o->layout, o->rank, o->data != NULL};
   to = put(to, &h, sizeof h);
   to = put(to, o->dims, (size_t)rank * sizeof *o->dims);
   if (!o->data) return to;
@@ -80,15 +81,15 @@ size_t lb_desc_key(const lb_desc *d, uint8_t out[LB_KEY_MAX]) {
   const limber_primitive_desc *desc = d->desc;
   const limber_attr *a = d->attr;
   uint32_t n = lb_desc_operands(desc);
-  lb_key_head h = {desc->kind,         desc->alg,      (int32_t)n,
-                   (int32_t)a->n_post, a->reusable,    a->deterministic,
-                   a->reference,       a->user_scratch};
+  lb_key_header h = {desc->kind,         desc->alg,      (int32_t)n,
+                     (int32_t)a->n_post, a->reusable,    a->deterministic,
+                     a->reference,       a->user_scratch};
   uint8_t *to = put(out, &h, sizeof h);
   to = put_settings(to, desc);
   for (uint32_t i = 0; i < n; i++) to = put_operand(to, &desc->in[i]);
   for (uint32_t i = 0; i < a->n_post; i++) {
     const lb_post *p = &a->post[i];
-    post_head ph = {p->kind, p->alg, p->alpha, p->beta};
+    post_header ph = {p->kind, p->alg, p->alpha, p->beta};
     to = put(to, &ph, sizeof ph);
     if (p->kind == LB_POST_BINARY) to = put_operand(to, &p->in);
   }
@@ -107,7 +108,7 @@ static const char *short_name(int32_t dtype) {
 }
 
 static void print_operand(const limber_operand *o, lb_strbuf *out) {
-  if (!lb_desc_operand_has(o)) {
+  if (!lb_desc_operand_is_present(o)) {
     lb_strbuf_putc(out, '-');
     return;
   }
@@ -120,7 +121,7 @@ static void print_operand(const limber_operand *o, lb_strbuf *out) {
       lb_strbuf_printf(out, "%" PRId64, o->dims[i]);
     }
   }
-  if (lb_desc_operand_is_last(o)) lb_strbuf_puts(out, ":last");
+  if (lb_desc_operand_is_channels_last(o)) lb_strbuf_puts(out, ":last");
   if (o->data) lb_strbuf_puts(out, ":const");
 }
 

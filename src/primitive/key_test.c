@@ -1,8 +1,8 @@
-// primitive/key_test.c -- everything that a descriptor and its attributes can
-// say is in the key.
+// primitive/key_test.c -- tests that the key covers every field of a descriptor
+// and its attributes.
 //
-// The tests change one word of the structs after the other, whatever field it
-// belongs to: a field that is added later is covered without a new line here.
+// The tests change one word of the structs after the other, whichever field it
+// belongs to, so that a field added later is covered without a change here.
 // clang-format off
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,8 +37,8 @@ static void fill_operand(limber_operand *o) {
   for (int i = 0; i < LIMBER_MAX_RANK; i++) o->dims[i] = 2;
 }
 
-// Operands are all there and have nearly the largest rank, and so has the
-// operand of each post-operation, so that no word is beyond what is in use.
+// All operands are present and have almost the maximum rank, and so has the
+// operand of each post-operation, so that every word is in use.
 static int setup(void **state) {
   fixture *f = calloc(1, sizeof *f);
   if (!f) return -1;
@@ -66,7 +66,7 @@ static bool equal(const key_bytes *a, const key_bytes *b) {
   return a->size == b->size && memcmp(a->bytes, b->bytes, a->size) == 0;
 }
 
-// Adds the key of the fixture as it is now, which must be a new one.
+// Adds the current key of the fixture, which must be new.
 static void expect_new_key(fixture *f, const char *what, size_t at) {
   key_bytes *k = &f->keys[f->n_keys];
   assert_true(f->n_keys < MAX_KEYS);
@@ -81,15 +81,15 @@ static void expect_new_key(fixture *f, const char *what, size_t at) {
   f->n_keys++;
 }
 
-// Of an operand, `reserved` must be 0 and is not read, data is a pointer, and
-// the last of the dims is beyond the rank.
+// Words of an operand that are not in the key: `reserved` must be 0, `data` is
+// a pointer, and the last dim is beyond the rank.
 static bool is_part_of_key(size_t in_operand) {
   return in_operand / 4 != offsetof(limber_operand, reserved) / 4 &&
          in_operand < offsetof(limber_operand, dims[LIMBER_MAX_RANK - 1]);
 }
 
-// Every word of `size` bytes at `base`, of which operands begin at `operands`,
-// `stride` bytes apart, is changed and put back.
+// Changes and restores every word of `size` bytes at `base`. Operands begin at
+// `operands` and are `stride` bytes apart.
 static void change_words(fixture *f, const char *what, void *base, size_t size,
                          size_t operands, size_t n, size_t stride) {
   for (size_t at = 0; at < size; at += sizeof(uint32_t)) {
@@ -116,8 +116,8 @@ static void each_word_of_a_descriptor_is_in_the_key(void **state) {
                sizeof(limber_operand));
 }
 
-// Behind n_post, the last of the fields before the post-operations, there may
-// be padding.
+// There may be padding after n_post, the last field before the
+// post-operations.
 static void each_word_of_the_attributes_is_in_the_key(void **state) {
   fixture *f = *state;
   expect_new_key(f, "unchanged", 0);
@@ -129,8 +129,8 @@ static void each_word_of_the_attributes_is_in_the_key(void **state) {
                f->attr.n_post, sizeof(lb_post));
 }
 
-// The scale of a sum and the parameters of an elementwise post-operation stand
-// in the key, too, whatever the key has of an operand.
+// The scale of a sum and the parameters of an eltwise post-operation are in the
+// key too, with or without an operand.
 static void parameters_of_every_post_operation_are_in_the_key(void **state) {
   fixture *f = *state;
   for (int kind = LB_POST_ELTWISE; kind <= LB_POST_SUM; kind++) {
@@ -161,7 +161,7 @@ static void elements_of_constants_are_in_the_key(void **state) {
   }
 }
 
-// What two descriptors say alike gives one key, wherever constants are.
+// Equal descriptors have equal keys, wherever their constants are in memory.
 static void equal_descriptors_have_equal_keys(void **state) {
   fixture *f = *state;
   const float copy[4] = {0};
@@ -188,7 +188,7 @@ static void each_field_is_in_the_text(void **state) {
     d.n_axes = i == LB_DESC_FIELD_AXES;
     if (info->type == LB_I64) {
       memcpy((char *)&d + info->offset, &(int64_t){1}, sizeof(int64_t));
-    } else {  // as a float it is not 0 either
+    } else {  // the bits are not 0 as a float either
       memcpy((char *)&d + info->offset, &(int32_t){1}, sizeof(int32_t));
     }
     lb_desc_print(&(lb_desc){&d, &f->attr}, &text);

@@ -1,4 +1,4 @@
-// session/check.c -- inputs against what the model declares.
+// session/check.c -- checks inputs against the model's declarations.
 #include "session/check.h"
 
 #include <inttypes.h>
@@ -28,7 +28,7 @@ static lb_status mismatch(const lb_value *v, const lb_tensor *t,
   return st;
 }
 
-// The first input and its value for a symbol, to compare others with.
+// The first input with this dim and its size there, to compare others with.
 static const lb_value *first_with(const lb_graph *g, lb_dim d,
                                   const lb_tensor *inputs, int64_t *size) {
   for (uint32_t i = 0; i < g->main->n_params; i++) {

@@ -1,11 +1,11 @@
-// session/check.h -- inputs against what the model declares.
+// session/check.h -- checks inputs against the model's declarations.
 #ifndef LB_SESSION_CHECK_H
 #define LB_SESSION_CHECK_H
 
 #include "graph/graph.h"
 
-// Dtype, rank, fixed dims, and dims of one name that must agree. LB_INVALID
-// with the input, what was expected and what came.
+// Checks dtype, rank, fixed dims, and that dims with the same name agree.
+// LB_INVALID names the input, what was expected and what was given.
 lb_status lb_check_inputs(const lb_graph *g, const lb_tensor *inputs);
 
 #endif

@@ -1,11 +1,11 @@
-// session/context.c -- buffers that only grow while a run is inside.
+// session/context.c -- buffers that only grow during a run.
 #include "session/context.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define PAGE 4096                // bytes, the least of any processor
-#define SMALL ((size_t)1 << 20)  // bytes that need not be given back
+#define PAGE 4096  // bytes; the smallest of any processor
+#define MIN_TRIM_BYTES ((size_t)1 << 20)  // less memory than this is kept
 
 lb_status lb_context_new(const lb_alloc *alloc, lb_device *device,
                          lb_context **out) {
@@ -14,7 +14,7 @@ lb_status lb_context_new(const lb_alloc *alloc, lb_device *device,
   c->alloc = alloc;
   c->device = device;
   c->budget = &c->own_budget;
-  c->stay = &c->own_stay;
+  c->reader = &c->own_reader;
   lb_plan_workspace_init(&c->workspace);
   lb_arena_init(&c->scratch, 16 << 10);
   lb_arena_init(&c->keys, 4 << 10);
@@ -35,11 +35,11 @@ size_t lb_context_trim(lb_context *c) {
   for (; c; c = c->inner) {
     bytes += c->scratch.used + c->keys.used + c->parts.used;
     bytes += lb_plan_workspace_bytes(&c->workspace);
-    for (uint32_t i = 0; i < c->n_own; i++)
-      lb_alloc_drop(c->alloc, c->own[i].tensor.data, c->own[i].cap);
-    free(c->own);
-    c->own = NULL;
-    c->n_own = 0;
+    for (uint32_t i = 0; i < c->n_buffers; i++)
+      lb_alloc_drop(c->alloc, c->buffers[i].tensor.data, c->buffers[i].cap);
+    free(c->buffers);
+    c->buffers = NULL;
+    c->n_buffers = 0;
     free(c->operands);
     free(c->bases);
     c->operands = NULL;
@@ -54,9 +54,9 @@ size_t lb_context_trim(lb_context *c) {
     lb_device_free(c->device, c->alloc, c->arena, c->arena_cap);
     c->arena = NULL;
     c->arena_cap = c->arena_kept = 0;
-    c->roomy = 0;
+    c->underused_runs = 0;
     c->budget->kept = 0;
-    lb_plan_workspace_fini(&c->workspace);  // empty, and ready for more
+    lb_plan_workspace_fini(&c->workspace);  // it can be used again
     lb_arena_fini(&c->scratch);
     lb_arena_fini(&c->keys);
     lb_arena_fini(&c->parts);
@@ -79,9 +79,9 @@ lb_status lb_context_inner(lb_context *c, lb_context **out) {
   c->inner->program = c->program;
   c->inner->workspace.in_warmup = c->workspace.in_warmup;
   c->inner->budget = c->budget;
-  c->inner->stay = c->stay;
+  c->inner->reader = c->reader;
   c->inner->watcher = c->watcher;
-  c->inner->bound = c->bound;
+  c->inner->limits = c->limits;
   c->inner->pool = c->pool;
   c->inner->results = c->alloc;
   *out = c->inner;
@@ -94,7 +94,7 @@ void lb_context_begin(lb_context *c, size_t limit) {
   c->budget->outputs = 0;
   for (; c; c = c->inner) {
     c->arena_used = 0;
-    for (uint32_t i = 0; i < c->n_own; i++) c->own[i].used = 0;
+    for (uint32_t i = 0; i < c->n_buffers; i++) c->buffers[i].used = 0;
   }
 }
 
@@ -102,18 +102,18 @@ static size_t bytes_used(const lb_context *c) {
   size_t bytes = 0;
   for (; c; c = c->inner) {
     bytes += c->arena_used;
-    for (uint32_t i = 0; i < c->n_own; i++) bytes += c->own[i].used;
+    for (uint32_t i = 0; i < c->n_buffers; i++) bytes += c->buffers[i].used;
   }
   return bytes;
 }
 
 size_t lb_context_end(lb_context *c) {
   size_t kept = c->budget->kept;
-  if (kept < SMALL || bytes_used(c) >= kept / 2) {
-    c->roomy = 0;
+  if (kept < MIN_TRIM_BYTES || bytes_used(c) >= kept / 2) {
+    c->underused_runs = 0;
     return 0;
   }
-  return ++c->roomy < LB_UNDERUSED_RUNS ? 0 : lb_context_trim(c);
+  return ++c->underused_runs < LB_UNDERUSED_RUNS ? 0 : lb_context_trim(c);
 }
 
 lb_status lb_budget_check(const lb_budget *b, size_t bytes) {
@@ -130,8 +130,9 @@ static lb_status no_memory(size_t bytes) {
                   bytes);
 }
 
-// Shapes that grow little by little are not to move it each time: then all its
-// pages would be new ones. With a limit it is what the run needs.
+// Reserves more than `bytes`, so that slowly growing shapes do not move the
+// arena each time, with all pages to fault in anew. Under a limit it reserves
+// what the run needs.
 static lb_status move_arena(lb_context *c, size_t bytes) {
   size_t cap = c->budget->limit ? bytes : lb_alloc_pages(c->alloc, bytes);
   void *p = lb_device_alloc(c->device, c->alloc, cap);
@@ -162,7 +163,7 @@ lb_status lb_context_arena(lb_context *c, size_t bytes) {
   return LB_OK;
 }
 
-void lb_context_touch(lb_context *c, size_t bytes) {
+void lb_context_prefault(lb_context *c, size_t bytes) {
   lb_status st = lb_context_arena(c, bytes);
   volatile char *to = lb_device_shares(c->device) ? c->arena : NULL;
   for (size_t at = 0; to && !lb_failed(st) && at < bytes; at += PAGE)
@@ -170,18 +171,18 @@ void lb_context_touch(lb_context *c, size_t bytes) {
   lb_status_drop(st);
 }
 
-lb_status lb_context_owns(lb_context *c, uint32_t n) {
-  if (n <= c->n_own) return LB_OK;
-  lb_dynamic_buffer *own = realloc(c->own, n * sizeof *own);
-  if (!own) return lb_oom();
-  memset(own + c->n_own, 0, (n - c->n_own) * sizeof *own);
-  c->own = own;
-  c->n_own = n;
+lb_status lb_context_reserve_buffers(lb_context *c, uint32_t n) {
+  if (n <= c->n_buffers) return LB_OK;
+  lb_dynamic_buffer *buffers = realloc(c->buffers, n * sizeof *buffers);
+  if (!buffers) return lb_oom();
+  memset(buffers + c->n_buffers, 0, (n - c->n_buffers) * sizeof *buffers);
+  c->buffers = buffers;
+  c->n_buffers = n;
   return LB_OK;
 }
 
-void lb_context_remember(lb_context *c, const void *key, size_t size,
-                         lb_plan *plan) {
+void lb_context_cache_plan(lb_context *c, const void *key, size_t size,
+                           lb_plan *plan) {
   lb_plan_release(c->last);
   c->last = NULL;
   if (size > c->last_cap) {
@@ -195,14 +196,15 @@ void lb_context_remember(lb_context *c, const void *key, size_t size,
   c->last = lb_plan_retain(plan);
 }
 
-void lb_context_forget(lb_context *c) {
+void lb_context_drop_plan(lb_context *c) {
   for (; c; c = c->inner) {
     lb_plan_release(c->last);
     c->last = NULL;
   }
 }
 
-lb_status lb_context_room(lb_context *c, size_t operands, size_t bases) {
+lb_status lb_context_reserve_operands(lb_context *c, size_t operands,
+                                      size_t bases) {
   if (operands > c->n_operands) {
     free(c->operands);
     c->n_operands = 0;
@@ -220,9 +222,9 @@ lb_status lb_context_room(lb_context *c, size_t operands, size_t bases) {
   return LB_OK;
 }
 
-lb_status lb_context_own(lb_context *c, uint32_t i, const lb_tensor *t,
-                         size_t spare) {
-  lb_dynamic_buffer *o = &c->own[i];
+lb_status lb_context_resize_buffer(lb_context *c, uint32_t i,
+                                   const lb_tensor *t, size_t spare) {
+  lb_dynamic_buffer *o = &c->buffers[i];
   size_t bytes = lb_tensor_bytes(t), old = lb_tensor_bytes(&o->tensor);
   void *data = o->tensor.data;
   if (!data || bytes > o->cap) {

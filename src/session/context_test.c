@@ -20,7 +20,7 @@ static void grow(lb_context *c, size_t bytes) {
   assert_false(lb_failed(lb_context_arena(c, bytes)));
 }
 
-static void an_arena_that_grows_a_little_stays_where_it_is(void **state) {
+static void an_arena_that_grows_a_little_does_not_move(void **state) {
   (void)state;
   lb_context *c = new_context();
   grow(c, 100000);
@@ -34,7 +34,7 @@ static void an_arena_that_grows_a_little_stays_where_it_is(void **state) {
   lb_context_free(c);
 }
 
-static void what_stages_left_moves_along(void **state) {
+static void arena_contents_survive_a_move(void **state) {
   (void)state;
   lb_context *c = new_context();
   grow(c, 1000);
@@ -45,7 +45,7 @@ static void what_stages_left_moves_along(void **state) {
   lb_context_free(c);
 }
 
-static void a_limit_counts_what_is_used_and_leaves_no_room(void **state) {
+static void a_limit_counts_used_bytes_and_reserves_no_more(void **state) {
   (void)state;
   lb_context *c = new_context();
   lb_context_begin(c, 10000);
@@ -60,9 +60,9 @@ static void a_limit_counts_what_is_used_and_leaves_no_room(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(an_arena_that_grows_a_little_stays_where_it_is),
-      cmocka_unit_test(what_stages_left_moves_along),
-      cmocka_unit_test(a_limit_counts_what_is_used_and_leaves_no_room),
+      cmocka_unit_test(an_arena_that_grows_a_little_does_not_move),
+      cmocka_unit_test(arena_contents_survive_a_move),
+      cmocka_unit_test(a_limit_counts_used_bytes_and_reserves_no_more),
   };
   return cmocka_run_group_tests_name("context", tests, NULL, NULL);
 }

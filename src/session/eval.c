@@ -1,4 +1,5 @@
-// session/eval.c -- shapes by the node's rule, elements by its host kernel.
+// session/eval.c -- infers shapes by the node's rule, and computes elements
+// with its reference kernel.
 #include "session/eval.h"
 
 #include <string.h>
@@ -7,7 +8,7 @@
 #include "graph/infer.h"
 
 typedef struct call {
-  lb_reference_call host;  // first: grow gets it back
+  lb_reference_call base;  // first, as grow casts it back
   lb_arena *arena;
 } call;
 
@@ -58,13 +59,13 @@ lb_status lb_eval_node(void *user, const lb_node *node, const lb_tensor *in,
   LB_TRY(infer_outputs(node, in, arena, out));
   lb_arena scratch;
   lb_arena_init(&scratch, 4 << 10);
-  call c = {.host = {.node = node,
+  call c = {.base = {.node = node,
                      .in = in,
                      .out = out,
                      .scratch = &scratch,
                      .grow = grow},
             .arena = arena};
-  lb_status st = lb_reference_run(&c.host);
+  lb_status st = lb_reference_run(&c.base);
   lb_arena_fini(&scratch);
   return st;
 }

@@ -1,5 +1,5 @@
-// session/eval.h -- one node on constants, by the host kernels: what the graph
-// passes fold with.
+// session/eval.h -- evaluates one node on constants with the reference kernels,
+// for the graph passes that fold constants.
 #ifndef LB_SESSION_EVAL_H
 #define LB_SESSION_EVAL_H
 

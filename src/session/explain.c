@@ -1,4 +1,4 @@
-// session/explain.c -- nodes that took no step in a run, and why.
+// session/explain.c -- nodes for which a run had no step, and why.
 #include "session/explain.h"
 
 lb_status lb_explain_skips(const lb_plan *plan, const lb_region *r,

@@ -1,4 +1,4 @@
-// session/explain.h -- nodes that took no step in a run, and why.
+// session/explain.h -- nodes for which a run had no step, and why.
 #ifndef LB_SESSION_EXPLAIN_H
 #define LB_SESSION_EXPLAIN_H
 
@@ -7,7 +7,7 @@
 typedef lb_status lb_skip_fn(void *user, const lb_node *node, lb_reason why);
 
 // Calls `fn` for each node of a region, and of branches inside it, that no step
-// of the plan stands for.
+// of the plan computes.
 lb_status lb_explain_skips(const lb_plan *plan, const lb_region *r,
                            lb_skip_fn *fn, void *user);
 

@@ -1,4 +1,4 @@
-// session/load_warmup.c -- a run before the first one.
+// session/load_warmup.c -- plans and runs a model once while it is loaded.
 #include "session/load_warmup.h"
 
 #include <stdlib.h>
@@ -8,34 +8,34 @@
 #include "session/check.h"
 #include "session/microbatch.h"
 
-// What it may take, but for memory that is touched: a share of what loading
-// took, within bounds.
-#define SHARE 4
-#define LEAST_NS INT64_C(2000000)
-#define MOST_NS INT64_C(10000000)
-#define MOST_BYTES ((size_t)4 << 20)    // of inputs, and of values
-#define MOST_TOUCHED ((size_t)8 << 20)  // of values of a larger run
-#define LIMIT (2 * MOST_BYTES)          // with those that only the run tells
+// Time for the warm-up, not counting prefaulting: a fraction of the loading
+// time, within limits.
+#define LOAD_FRACTION 4
+#define MIN_NS INT64_C(2000000)
+#define MAX_NS INT64_C(10000000)
+#define MAX_BYTES ((size_t)4 << 20)       // of inputs, and of values
+#define MAX_PREFAULTED ((size_t)8 << 20)  // of the values of a larger run
+#define MEMORY_LIMIT (2 * MAX_BYTES)      // including data-dependent values
 
-// Sizes of open dims, the likeliest first: some models take but multiples of
-// 32, or one height, or no fewer samples than a window has.
+// Sizes to try for open dims, the most likely first. Some models accept only
+// multiples of 32, or one height, or no fewer samples than a window has.
 static const int64_t sizes[] = {32, 48, 64, 128, 256, 512, 1};
 #define N_SIZES (sizeof sizes / sizeof *sizes)
-#define LARGER 32  // times these, to see how memory grows
+#define LARGER 32  // factor on these, to see how memory grows
 
-typedef struct rehearsal {
+typedef struct warmup {
   lb_session *s;
   lb_context *c;
-  lb_context *lanes[LB_IDLE_CONTEXTS - 1];  // of other threads
-  int n_lanes;
-  size_t bytes;  // of values, of the largest run that was thought of
-  lb_run_limits bound;
-  void *zeros;     // for inputs; owned. NULL: they have no data
-  lb_arena arena;  // not the context's: a run gives that memory back
-  lb_tensor *in;   // there, as is `out`
+  lb_context *workers[LB_IDLE_CONTEXTS - 1];  // contexts of other threads
+  int n_workers;
+  size_t bytes;  // of values, for the largest run considered
+  lb_run_limits limits;
+  void *zeros;     // data of inputs; owned. NULL: they have no data
+  lb_arena arena;  // separate from the context's, which a run resets
+  lb_tensor *in;   // in the arena, as is `out`
   lb_output *out;
-  bool compared;  // some contents are numbers that the model asks for
-} rehearsal;
+  bool compared;  // some contents are constants that the model compares with
+} warmup;
 
 // -- guesses -----------------------------------------------------------------
 
@@ -77,7 +77,7 @@ bool lb_load_warmup_guess(const lb_session *s, lb_guess size, lb_tensor *out,
   return ok;
 }
 
-// A constant that the model holds this input against, or NULL.
+// A constant that the model compares this input with, or NULL.
 static const lb_tensor *compared_with(const lb_region *r, const lb_value *v) {
   for (uint32_t i = 0; i < r->n_nodes; i++) {
     const lb_node *n = r->nodes[i];
@@ -98,14 +98,15 @@ static void put_one(lb_dtype type, void *to) {
   }
 }
 
-// What decides shapes or branches is 1, or what the model asks for.
-static bool guess_contents(rehearsal *h, uint32_t i, bool compare) {
-  const lb_region *r = h->s->graph->main;
-  lb_tensor *t = &h->in[i];
+// Contents that decide shapes or branches are 1, or the constant that the model
+// compares them with.
+static bool guess_contents(warmup *w, uint32_t i, bool compare) {
+  const lb_region *r = w->s->graph->main;
+  lb_tensor *t = &w->in[i];
   size_t size = lb_dtype_size(t->dtype);
   const lb_tensor *like = compare ? compared_with(r, r->params[i]) : NULL;
-  char *to = t->data = lb_arena_alloc(&h->arena, lb_tensor_bytes(t), 16);
-  h->compared |= like != NULL;
+  char *to = t->data = lb_arena_alloc(&w->arena, lb_tensor_bytes(t), 16);
+  w->compared |= like != NULL;
   for (int64_t k = lb_tensor_count(t); to && k-- > 0; to += size) {
     if (like)
       memcpy(to, like->data, size);
@@ -115,47 +116,48 @@ static bool guess_contents(rehearsal *h, uint32_t i, bool compare) {
   return t->data != NULL;
 }
 
-// All that decides nothing is zeros, the same ones for all inputs: a run does
-// not write to those. None where that would be many bytes.
-static bool fill(rehearsal *h, bool compare) {
-  const lb_region *r = h->s->graph->main;
+// All other contents are zeros, shared by all inputs because a run does not
+// write to inputs. Without data if that would be too many bytes.
+static bool fill(warmup *w, bool compare) {
+  const lb_region *r = w->s->graph->main;
   size_t most = 0;
   for (uint32_t i = 0; i < r->n_params; i++) {
-    size_t bytes = lb_tensor_bytes(&h->in[i]);
-    if (lb_program_reads(h->c->program, r->params[i], &h->in[i])) {
-      if (!guess_contents(h, i, compare)) return false;
+    size_t bytes = lb_tensor_bytes(&w->in[i]);
+    if (lb_program_reads(w->c->program, r->params[i], &w->in[i])) {
+      if (!guess_contents(w, i, compare)) return false;
     } else if (bytes > most) {
       most = bytes;
     }
   }
-  free(h->zeros);
-  h->zeros = most <= MOST_BYTES ? calloc(1, most + 1) : NULL;
+  free(w->zeros);
+  w->zeros = most <= MAX_BYTES ? calloc(1, most + 1) : NULL;
   for (uint32_t i = 0; i < r->n_params; i++)
-    if (!h->in[i].data) h->in[i].data = h->zeros;
+    if (!w->in[i].data) w->in[i].data = w->zeros;
   return true;
 }
 
-// Inputs of these sizes, if the model takes them.
-static bool guess(rehearsal *h, lb_guess size, bool compare, lb_open *open) {
-  if (!lb_load_warmup_guess(h->s, size, h->in, open)) return false;
-  lb_status st = lb_check_inputs(h->s->graph, h->in);
+// Sets inputs of these sizes; false if the model does not accept them.
+static bool guess(warmup *w, lb_guess size, bool compare, lb_open *open) {
+  if (!lb_load_warmup_guess(w->s, size, w->in, open)) return false;
+  lb_status st = lb_check_inputs(w->s->graph, w->in);
   bool taken = !lb_failed(st);
   lb_status_drop(st);
-  return taken && fill(h, compare);
+  return taken && fill(w, compare);
 }
 
-// -- what a run would take ---------------------------------------------------
+// -- cost of a run -----------------------------------------------------------
 
 static size_t bytes_of(const lb_step_operand *list, uint32_t n) {
   size_t bytes = 0;
   for (uint32_t i = 0; i < n; i++)
-    if (list[i].place != LB_STORAGE_NONE)
+    if (list[i].storage != LB_STORAGE_NONE)
       bytes += lb_tensor_bytes(list[i].tensor);
   return bytes;
 }
 
-// A core does about 50 operations with a kernel and one without, and moves 10
-// bytes and one, in a nanosecond. Of constants a host kernel may need few.
+// Per nanosecond, a core does about 50 operations and moves 10 bytes with a
+// kernel, and 1 and 1 without. A reference kernel may read only a few bytes of
+// its constants.
 static double cost_of(const lb_step *step) {
   lb_step_event e;
   if (step->kind != LB_STEP_LAUNCH)
@@ -166,10 +168,10 @@ static double cost_of(const lb_step *step) {
   return (double)e.flops / 50 + (double)e.bytes / 10;
 }
 
-// One step is not cut short: none may be as long as all may be.
-static bool is_cheap(const rehearsal *h, const lb_plan *plan) {
-  double left = (double)(h->bound.deadline_ns - lb_clock_ns());
-  if (!h->zeros || plan->arena_bytes > MOST_BYTES) return false;
+// A step cannot be interrupted, so none may take longer than all the time left.
+static bool is_cheap(const warmup *w, const lb_plan *plan) {
+  double left = (double)(w->limits.deadline_ns - lb_clock_ns());
+  if (!w->zeros || plan->arena_bytes > MAX_BYTES) return false;
   for (uint32_t i = 0; i < plan->n_steps; i++) {
     if (cost_of(&plan->steps[i]) > left) return false;
     if (plan->steps[i].kind == LB_STEP_LAUNCH) i += plan->steps[i].skip;
@@ -177,28 +179,28 @@ static bool is_cheap(const rehearsal *h, const lb_plan *plan) {
   return left > 0;
 }
 
-// -- rehearsing --------------------------------------------------------------
+// -- warm-up -----------------------------------------------------------------
 
-static void run(rehearsal *h) {
-  lb_session *s = h->s;
+static void run(warmup *w) {
+  lb_session *s = w->s;
   size_t limit = s->options.memory_limit;
   lb_lru *lru = s->options.slots ? s->options.slots->lru : NULL;
-  h->c->bound = &h->bound;
-  lb_context_begin(h->c, limit && limit < LIMIT ? limit : LIMIT);
+  w->c->limits = &w->limits;
+  lb_context_begin(w->c, limit && limit < MEMORY_LIMIT ? limit : MEMORY_LIMIT);
   lb_pool_enter(s->options.pool);
-  lb_lru_enter(lru, h->c->stay);
-  lb_status_drop(lb_run_region(s, h->c, s->graph->main, h->in, h->out));
-  lb_lru_leave(lru, h->c->stay);
+  lb_lru_enter(lru, w->c->reader);
+  lb_status_drop(lb_run_region(s, w->c, s->graph->main, w->in, w->out));
+  lb_lru_leave(lru, w->c->reader);
   lb_pool_leave(s->options.pool);
   for (uint32_t i = 0; i < s->graph->main->n_results; i++)
-    lb_output_free(s, &h->out[i]);
+    lb_output_free(s, &w->out[i]);
 }
 
 // A plan for these inputs, or NULL.
-static lb_plan *try_plan(rehearsal *h) {
-  lb_session *s = h->s;
+static lb_plan *try_plan(warmup *w) {
+  lb_session *s = w->s;
   lb_plan *plan = NULL;
-  lb_status st = lb_run_plan(s, h->c, s->graph->main, h->in, h->out, &plan);
+  lb_status st = lb_run_plan(s, w->c, s->graph->main, w->in, w->out, &plan);
   if (lb_failed(st)) {
     lb_status_drop(st);
     lb_plan_release(plan);
@@ -207,103 +209,109 @@ static lb_plan *try_plan(rehearsal *h) {
   return plan;
 }
 
-static void note_bytes(rehearsal *h, size_t bytes) {
-  if (bytes > h->bytes) h->bytes = bytes;
+static void note_bytes(warmup *w, size_t bytes) {
+  if (bytes > w->bytes) w->bytes = bytes;
 }
 
-// Requests are larger: what their plans look up is found, and so is how much
-// memory they take. Some models end somewhere (positions that have an
-// embedding, images of one height): then one dim may grow, or a batch.
-static void look_ahead(rehearsal *h, size_t small, int64_t size, bool compare,
-                       lb_open open) {
+// Requests are usually larger. Planning larger ones looks up their specs, and
+// shows how much memory they need. Some models have a maximum (positions with
+// an embedding, a fixed feature-map height); then only one dim, or the batch,
+// may grow.
+static void plan_larger(warmup *w, size_t small, int64_t size, bool compare,
+                        lb_open open) {
   size_t bytes = lb_mul_sat(small, LARGER);
   for (int64_t times = LARGER; times > 1; times /= 4) {
-    lb_guess ahead = {open == LB_OPEN_FIRST ? times * size : 1, times * size};
+    lb_guess larger = {open == LB_OPEN_FIRST ? times * size : 1, times * size};
     lb_open same;
-    lb_plan *plan = guess(h, ahead, compare, &same) ? try_plan(h) : NULL;
+    lb_plan *plan = guess(w, larger, compare, &same) ? try_plan(w) : NULL;
     if (!plan) continue;
     bytes = lb_mul_sat(plan->arena_bytes, (size_t)(LARGER / times));
     lb_plan_release(plan);
     break;
   }
-  note_bytes(h, bytes);
+  note_bytes(w, bytes);
 }
 
-// True if the model takes these dims.
-static bool attempt(rehearsal *h, lb_guess size, bool compare, lb_open *open) {
-  if (!guess(h, size, compare, open)) return false;
-  lb_plan *plan = try_plan(h);
+// True if the model accepts these dims.
+static bool attempt(warmup *w, lb_guess size, bool compare, lb_open *open) {
+  if (!guess(w, size, compare, open)) return false;
+  lb_plan *plan = try_plan(w);
   if (!plan) return false;
-  if (is_cheap(h, plan)) run(h);
+  if (is_cheap(w, plan)) run(w);
   if (*open == LB_OPEN_NONE)
-    note_bytes(h, plan->arena_bytes);
+    note_bytes(w, plan->arena_bytes);
   else
-    look_ahead(h, plan->arena_bytes, size.others, compare, *open);
+    plan_larger(w, plan->arena_bytes, size.others, compare, *open);
   lb_plan_release(plan);
   return true;
 }
 
-static bool begin(rehearsal *h) {
-  const lb_region *r = h->s->graph->main;
-  lb_arena *a = &h->arena;
+static bool begin(warmup *w) {
+  const lb_region *r = w->s->graph->main;
+  lb_arena *a = &w->arena;
   lb_arena_init(a, 4 << 10);
-  h->in = lb_arena_new(a, lb_tensor, r->n_params);
-  h->out = lb_arena_new(a, lb_output, r->n_results);
-  if (!h->in || !h->out) return false;
-  for (uint32_t i = 0; i < r->n_results; i++) h->out[i].wanted = true;
+  w->in = lb_arena_new(a, lb_tensor, r->n_params);
+  w->out = lb_arena_new(a, lb_output, r->n_results);
+  if (!w->in || !w->out) return false;
+  for (uint32_t i = 0; i < r->n_results; i++) w->out[i].wanted = true;
   return true;
 }
 
-// True if contents were compared: then others take another branch.
-static bool attempt_sizes(rehearsal *h, bool compare) {
+// True if contents were compared with constants: other contents then take
+// another branch.
+static bool attempt_sizes(warmup *w, bool compare) {
   lb_open open = LB_OPEN_OTHERS;
-  h->compared = false;
+  w->compared = false;
   for (size_t i = 0; i < N_SIZES; i++) {
     lb_guess size = {open == LB_OPEN_FIRST ? sizes[i] : 1, sizes[i]};
-    if (attempt(h, size, compare, &open)) break;
-    if (open == LB_OPEN_NONE || lb_run_limits_exceeded(&h->bound)) return false;
+    if (attempt(w, size, compare, &open)) break;
+    if (open == LB_OPEN_NONE || lb_run_limits_exceeded(&w->limits))
+      return false;
   }
-  return h->compared;
+  return w->compared;
 }
 
 // -- memory ------------------------------------------------------------------
 
-static void touch_one(lb_context *c, size_t bytes) {
+static void prefault_one(lb_context *c, size_t bytes) {
   lb_context_begin(c, 0);
-  lb_context_touch(c, bytes);
+  lb_context_prefault(c, bytes);
 }
 
-// Of a batch that is cut other threads run slices, in contexts of their own.
-static void touch_lanes(rehearsal *h) {
-  const lb_session *s = h->s;
-  size_t near = s->options.near_bytes, left = MOST_TOUCHED;
-  size_t each = near > LB_LARGE_PAGE ? near : LB_LARGE_PAGE;
-  int threads = s->batch && near ? lb_pool_threads(s->options.pool) : 1;
-  if (h->bytes <= near) return;  // no batch is cut, it seems
+// For a batch that is split, other threads run micro-batches in contexts of
+// their own.
+static void prefault_workers(warmup *w) {
+  const lb_session *s = w->s;
+  size_t l2 = s->options.l2_bytes, left = MAX_PREFAULTED;
+  size_t each = l2 > LB_LARGE_PAGE ? l2 : LB_LARGE_PAGE;
+  int threads = s->batch && l2 ? lb_pool_threads(s->options.pool) : 1;
+  if (w->bytes <= l2) return;  // probably no batch is split
   for (int i = 1; i < threads && i < LB_IDLE_CONTEXTS && each <= left; i++) {
-    lb_context **c = &h->lanes[h->n_lanes];
-    lb_status st = lb_session_take_context(h->s, h->c, c);
-    h->n_lanes += !lb_failed(st);
-    if (!lb_failed(st)) touch_one(*c, near);
+    lb_context **c = &w->workers[w->n_workers];
+    lb_status st = lb_session_take_context(w->s, w->c, c);
+    w->n_workers += !lb_failed(st);
+    if (!lb_failed(st)) prefault_one(*c, l2);
     lb_status_drop(st);
     left -= each;
   }
 }
 
-// Memory for values, as long as it is not the caller's, nor given back at once.
-// No clock bounds it: what is not touched here a request has to wait for.
-static void touch(rehearsal *h) {
-  const lb_session_options *o = &h->s->options;
-  if ((o->alloc && o->alloc->alloc) || o->memory_limit || !h->bytes) return;
-  touch_one(h->c, h->bytes < MOST_TOUCHED ? h->bytes : MOST_TOUCHED);
-  touch_lanes(h);
+// Prefaults memory for values, unless it is the caller's or is freed after each
+// run. No time limit applies: a request would have to wait for any page not
+// faulted in here.
+static void prefault(warmup *w) {
+  const lb_session_options *o = &w->s->options;
+  if ((o->alloc && o->alloc->alloc) || o->memory_limit || !w->bytes) return;
+  prefault_one(w->c, w->bytes < MAX_PREFAULTED ? w->bytes : MAX_PREFAULTED);
+  prefault_workers(w);
 }
 
-// As if nothing had been; contexts keep their memory, and kernels that were
-// found to serve all requests stay wanted.
-static void forget(lb_session *s) {
+// Resets the session. Contexts keep their memory, and kernels that serve all
+// requests stay wanted.
+static void reset_session(lb_session *s) {
   for (int i = 0; i < LB_IDLE_CONTEXTS; i++)
-    lb_context_forget(atomic_load_explicit(&s->idle[i], memory_order_relaxed));
+    lb_context_drop_plan(
+        atomic_load_explicit(&s->idle[i], memory_order_relaxed));
   lb_plans_clear(&s->plans);
   atomic_store(&s->item_bytes, 0);
   atomic_store(&s->item_values, 0);
@@ -311,27 +319,28 @@ static void forget(lb_session *s) {
 
 void lb_session_load_warmup(lb_session *s, int64_t loading_ns) {
   lb_session_options options = s->options;
-  int64_t ns = loading_ns / SHARE, now = lb_clock_ns();
-  if (ns < LEAST_NS) ns = LEAST_NS;
-  if (ns > MOST_NS) ns = MOST_NS;
-  rehearsal h = {.s = s, .bound = {.start_ns = now, .deadline_ns = now + ns}};
-  lb_status st = lb_session_take_context(s, NULL, &h.c);
+  int64_t ns = loading_ns / LOAD_FRACTION, now = lb_clock_ns();
+  if (ns < MIN_NS) ns = MIN_NS;
+  if (ns > MAX_NS) ns = MAX_NS;
+  warmup w = {.s = s, .limits = {.start_ns = now, .deadline_ns = now + ns}};
+  lb_status st = lb_session_take_context(s, NULL, &w.c);
   if (lb_failed(st)) {
     lb_status_drop(st);
     return;
   }
-  h.c->workspace.in_warmup = true;
+  w.c->workspace.in_warmup = true;
   s->options.events = NULL;
   s->options.quiet = true;
-  if (begin(&h) && attempt_sizes(&h, true)) attempt_sizes(&h, false);
-  touch(&h);
-  lb_arena_reset(&h.c->keys);
-  lb_arena_fini(&h.arena);
-  free(h.zeros);
-  h.c->workspace.in_warmup = false;
-  lb_session_give_context(s, h.c);  // first: the next run takes that
-  for (int i = 0; i < h.n_lanes; i++) lb_session_give_context(s, h.lanes[i]);
-  forget(s);
+  if (begin(&w) && attempt_sizes(&w, true)) attempt_sizes(&w, false);
+  prefault(&w);
+  lb_arena_reset(&w.c->keys);
+  lb_arena_fini(&w.arena);
+  free(w.zeros);
+  w.c->workspace.in_warmup = false;
+  lb_session_give_context(s, w.c);  // first, as the next run takes it
+  for (int i = 0; i < w.n_workers; i++)
+    lb_session_give_context(s, w.workers[i]);
+  reset_session(s);
   s->options = options;
-  if (options.service) lb_service_look(options.service);
+  if (options.service) lb_service_notify(options.service);
 }

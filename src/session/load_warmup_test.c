@@ -1,5 +1,5 @@
-// session/load_warmup_test.c -- a rehearsal leaves no trace but kernels that
-// are wanted, takes little, and may fail.
+// session/load_warmup_test.c -- a load warm-up leaves no trace but wanted
+// kernels, takes little time and memory, and may fail.
 #include "session/load_warmup.h"
 
 #include <sys/wait.h>
@@ -42,7 +42,7 @@ static void open_bed(bed *b, const char *model, size_t limit) {
                       &(lb_session_options){.pool = b->pool,
                                             .slots = &b->slots,
                                             .user = lb_seat_bit(b->seat),
-                                            .near_bytes = 1000,
+                                            .l2_bytes = 1000,
                                             .memory_limit = limit,
                                             .events = b->events},
                       &b->s));
@@ -69,7 +69,7 @@ static int heard(bed *b) {
   return atomic_load(&b->heard);
 }
 
-// But kernels that serve all requests are wanted, and that is told.
+// Except that kernels that serve all requests are wanted, and that is emitted.
 static void has_no_trace(bed *b) {
   lb_session_stats stats = stats_of(b);
   lb_slots_stats slots;
@@ -86,7 +86,8 @@ static void has_no_trace(bed *b) {
     assert_false(b->s->idle[i] && b->s->idle[i]->workspace.in_warmup);
   assert_ptr_equal(b->s->options.events, b->events);
   for (size_t i = 0; lb_slots_at(&b->slots, i); i++)
-    assert_null(lb_slot_profile_of(lb_slots_at(&b->slots, i)));  // none is told
+    assert_null(
+        lb_slot_profile_of(lb_slots_at(&b->slots, i)));  // nothing was reported
 }
 
 static void open_warmed(bed *b, const char *model, size_t limit) {
@@ -103,7 +104,7 @@ static size_t count_slots(bed *b) {
 
 // -- guesses -----------------------------------------------------------------
 
-static void names_are_one_size(void **state) {
+static void dims_of_one_name_get_one_size(void **state) {
   (void)state;
   bed b;
   open_bed(&b,
@@ -135,7 +136,7 @@ static void dims_may_all_be_known(void **state) {
   close_bed(&b);
 }
 
-static void the_first_may_be_all_that_is_open(void **state) {
+static void only_the_first_dim_may_be_open(void **state) {
   (void)state;
   bed b;
   open_bed(&b, "in x float32[n,5]\nin y float32[2]\nout x y\n", 0);
@@ -192,7 +193,7 @@ static void runs_are_the_same(bed *a, bed *b, int64_t n, int64_t m) {
   assert_int_equal(p.misses, q.misses);
 }
 
-static void a_rehearsal_leaves_no_trace(void **state) {
+static void a_load_warmup_leaves_no_trace(void **state) {
   (void)state;
   bed a, b;
   open_bed(&a, mixed, 0);
@@ -208,9 +209,9 @@ static void a_rehearsal_leaves_no_trace(void **state) {
   close_bed(&b);
 }
 
-// What the first plan needs is there: it makes no slot that a rehearsal at the
-// same shape has made.
-static void plans_find_what_it_looked_up(void **state) {
+// The first plan finds what it needs: it adds no slots that a warm-up at the
+// same shape has added.
+static void plans_find_slots_added_by_the_warmup(void **state) {
   (void)state;
   bed b;
   open_bed(&b, mixed, 0);
@@ -221,7 +222,7 @@ static void plans_find_what_it_looked_up(void **state) {
   for (int i = 0; i < 3; i++) lb_output_free(b.s, &out[i]);
   for (size_t i = 0; i < slots; i++)
     if (atomic_load(&lb_slots_at(&b.slots, i)->planned)) slots = i;
-  assert_true(slots < count_slots(&b));  // one of them was planned with
+  assert_true(slots < count_slots(&b));  // one of them was used for planning
   close_bed(&b);
 }
 
@@ -231,7 +232,8 @@ static size_t count_wanted(bed *b) {
   return lb_slots_wanted(&b->slots, LB_HUB_ALL);
 }
 
-// Wanted slots of a form, and how many of these have a fact of that kind.
+// Counts wanted slots of a form, and how many of these have a fact of that
+// kind.
 static size_t count_form(bed *b, lb_form form, lb_sfact_kind kind,
                          size_t *with) {
   size_t n = *with = 0;
@@ -253,9 +255,9 @@ static void run_once(bed *b, lb_tensor *in, int64_t n, int64_t m) {
   lb_output_free(b->s, &out);
 }
 
-// Columns are of weights, so rows alone are open: no plan wants anything that
-// loading has not.
-static void what_weights_decide_is_wanted_at_load(void **state) {
+// The columns are those of weights, so only rows are open: no plan wants
+// anything that loading did not.
+static void kernels_decided_by_weights_are_wanted_at_load(void **state) {
   (void)state;
   bed b;
   lb_tensor in;
@@ -280,9 +282,9 @@ static void what_weights_decide_is_wanted_at_load(void **state) {
   close_bed(&b);
 }
 
-// Columns that a request decides: what is wanted takes nothing for granted
-// about them, and so does not depend on what was guessed.
-static void what_requests_decide_has_kernels_for_any_size(void **state) {
+// Columns that a request decides: wanted kernels assume nothing about them, and
+// so do not depend on the guess.
+static void request_decided_dims_get_kernels_for_any_size(void **state) {
   (void)state;
   bed b;
   lb_tensor in;
@@ -302,7 +304,7 @@ static void what_requests_decide_has_kernels_for_any_size(void **state) {
   count_form(&b, LB_FORM_MATMUL, LB_ASSUME_AT_MOST, &with);
   assert_int_equal(with, 0);
   size_t wanted = count_wanted(&b);
-  run_once(&b, &in, 3, 61);  // which nothing divides
+  run_once(&b, &in, 3, 61);  // a prime
   assert_int_equal(count_wanted(&b), wanted);
   run_once(&b, &in, 3, 64);
   assert_true(count_wanted(&b) > wanted);
@@ -310,7 +312,7 @@ static void what_requests_decide_has_kernels_for_any_size(void **state) {
 }
 
 // No request chooses another tile.
-static void a_static_model_wants_what_it_runs(void **state) {
+static void a_static_model_wants_the_kernels_it_runs(void **state) {
   (void)state;
   bed b;
   lb_tensor in;
@@ -331,7 +333,7 @@ static void a_static_model_wants_what_it_runs(void **state) {
   close_bed(&b);
 }
 
-// All of a row that is summed up is open, though the result is one number.
+// All of a reduced row is open, although the result is one number.
 static void a_reduction_of_all_has_a_kernel_for_any_size(void **state) {
   (void)state;
   bed b;
@@ -347,9 +349,9 @@ static void a_reduction_of_all_has_a_kernel_for_any_size(void **state) {
   close_bed(&b);
 }
 
-// Where the same bits are to come out, and nothing covers a launch exactly,
-// there is none, and no kernel is wanted for it.
-static void what_no_launch_uses_is_not_wanted(void **state) {
+// Where results must be deterministic and no cover of a launch is exact, there
+// is no launch, and no kernel is wanted for it.
+static void kernels_without_a_launch_are_not_wanted(void **state) {
   (void)state;
   bed b;
   open_bed(&b, "in x float32[n,m]\ny = Softmax(x) {axis=-1}\nout y\n", 0);
@@ -365,9 +367,9 @@ static void what_no_launch_uses_is_not_wanted(void **state) {
   close_bed(&b);
 }
 
-// A model that has another branch for one rate: both are rehearsed, the second
-// after the first has left memory for values behind.
-static void contents_that_are_asked_for_are_tried(void **state) {
+// A model with another branch for one sampling rate: both branches are warmed
+// up, the second after the first has left memory for values behind.
+static void compared_contents_are_tried(void **state) {
   (void)state;
   bed b;
   open_bed(&b,
@@ -405,7 +407,7 @@ static void contents_that_are_asked_for_are_tried(void **state) {
 
 // -- failures and bounds -----------------------------------------------------
 
-static void a_model_that_takes_no_guess_serves_all_the_same(void **state) {
+static void a_model_that_accepts_no_guess_still_runs(void **state) {
   (void)state;
   bed b;
   open_bed(&b,
@@ -427,7 +429,7 @@ static void a_model_that_takes_no_guess_serves_all_the_same(void **state) {
   close_bed(&b);
 }
 
-static void without_ranks_there_is_none(void **state) {
+static void without_ranks_there_is_no_guess(void **state) {
   (void)state;
   bed b;
   open_bed(&b, "in x float32[n]\na = Neg(x)\nout a\n", 0);
@@ -438,7 +440,7 @@ static void without_ranks_there_is_none(void **state) {
   close_bed(&b);
 }
 
-// Turns that end only at the session's limit of ten million.
+// Iterations that end only at the session's limit of ten million.
 static void a_loop_without_end_is_cut_short(void **state) {
   (void)state;
   bed b;
@@ -457,7 +459,7 @@ static void a_loop_without_end_is_cut_short(void **state) {
   close_bed(&b);
 }
 
-static void what_takes_long_is_not_run(void **state) {
+static void expensive_plans_are_not_run(void **state) {
   (void)state;
   bed b;
   open_bed(&b,
@@ -469,7 +471,7 @@ static void what_takes_long_is_not_run(void **state) {
            "out p q\n",
            0);
   int64_t start = lb_clock_ns();
-  lb_session_load_warmup(b.s, 4 * MS);  // a second on the host
+  lb_session_load_warmup(b.s, 4 * MS);  // a second on the reference
   assert_true(lb_clock_ns() - start < 400 * MS);
   has_no_trace(&b);
   assert_true(count_slots(&b) > 0);  // but it is planned
@@ -487,11 +489,11 @@ static const char wide[] =
     "in x float32[1,n,32]\n"
     "const w float32[32,16384] 0.5\n"
     "const u float32[16384,32] 0.5\n"
-    "a = MatMul(x, w)\n"  // 2 MB at the first guess, 64 at the larger one
+    "a = MatMul(x, w)\n"  // 2 MB at the first guess, 64 MB at the larger one
     "b = MatMul(a, u)\n"
     "out b\n";
 
-static void larger_runs_have_some_memory_there(void **state) {
+static void memory_for_larger_runs_is_prefaulted(void **state) {
   (void)state;
   bed b;
   open_warmed(&b, wide, 0);
@@ -509,7 +511,7 @@ static const char one_height[] =
     "out d\n";
 
 // As if the batch grew.
-static void a_model_of_one_height_has_memory_for_more(void **state) {
+static void a_model_of_one_height_prefaults_for_a_larger_batch(void **state) {
   (void)state;
   bed b;
   open_warmed(&b, one_height, 0);
@@ -517,30 +519,30 @@ static void a_model_of_one_height_has_memory_for_more(void **state) {
   close_bed(&b);
 }
 
-static const char cut[] =
+static const char split[] =
     "in x float32[n,64,32]\n"
     "const w float32[32,32] 0.5\n"
     "a = MatMul(x, w)\n"
     "b = MatMul(a, w)\n"
     "out b\n";
 
-// Batches of whose values a near cache holds 1000 bytes.
-static void threads_have_contexts_for_slices(void **state) {
+// Batches of whose values the L2 cache holds 1000 bytes.
+static void worker_threads_have_contexts_for_microbatches(void **state) {
   (void)state;
   bed b;
-  open_warmed(&b, cut, 0);
+  open_warmed(&b, split, 0);
   assert_int_equal(stats_of(&b).contexts, 2);
   const lb_context *whole = atomic_load(&b.s->idle[0]);
   const lb_context *slice = atomic_load(&b.s->idle[1]);
-  assert_true(whole->arena_kept > 1000);  // which the next run takes
+  assert_true(whole->arena_kept > 1000);  // the next run takes it
   assert_int_equal(slice->arena_kept, 1000);
   close_bed(&b);
-  open_warmed(&b, cut, 1 << 20);  // what is kept between runs would count
+  open_warmed(&b, split, 1 << 20);  // memory kept between runs would count
   assert_int_equal(stats_of(&b).contexts, 1);
   close_bed(&b);
 }
 
-static void memory_stays_small(void **state) {
+static void prefaulted_memory_is_limited(void **state) {
   (void)state;
   bed b;
   open_warmed(&b, chain, 0);
@@ -549,12 +551,12 @@ static void memory_stays_small(void **state) {
   assert_true(lb_session_trim(b.s) >= stats_of(&b).arena_bytes);
   assert_int_equal(stats_of(&b).contexts, 0);
   close_bed(&b);
-  open_warmed(&b, chain, 10000);  // less than it takes
+  open_warmed(&b, chain, 10000);  // less than it needs
   assert_int_equal(stats_of(&b).arena_bytes, 0);
   close_bed(&b);
 }
 
-static void a_fork_may_follow(void **state) {
+static void a_fork_after_the_warmup_works(void **state) {
   (void)state;
 #ifdef UNDER_TSAN
   skip();  // it cannot follow threads through a fork
@@ -577,26 +579,26 @@ static void a_fork_may_follow(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(names_are_one_size),
+      cmocka_unit_test(dims_of_one_name_get_one_size),
       cmocka_unit_test(dims_may_all_be_known),
-      cmocka_unit_test(the_first_may_be_all_that_is_open),
-      cmocka_unit_test(a_rehearsal_leaves_no_trace),
-      cmocka_unit_test(plans_find_what_it_looked_up),
-      cmocka_unit_test(what_weights_decide_is_wanted_at_load),
-      cmocka_unit_test(what_requests_decide_has_kernels_for_any_size),
-      cmocka_unit_test(a_static_model_wants_what_it_runs),
+      cmocka_unit_test(only_the_first_dim_may_be_open),
+      cmocka_unit_test(a_load_warmup_leaves_no_trace),
+      cmocka_unit_test(plans_find_slots_added_by_the_warmup),
+      cmocka_unit_test(kernels_decided_by_weights_are_wanted_at_load),
+      cmocka_unit_test(request_decided_dims_get_kernels_for_any_size),
+      cmocka_unit_test(a_static_model_wants_the_kernels_it_runs),
       cmocka_unit_test(a_reduction_of_all_has_a_kernel_for_any_size),
-      cmocka_unit_test(what_no_launch_uses_is_not_wanted),
-      cmocka_unit_test(contents_that_are_asked_for_are_tried),
-      cmocka_unit_test(a_model_that_takes_no_guess_serves_all_the_same),
-      cmocka_unit_test(without_ranks_there_is_none),
+      cmocka_unit_test(kernels_without_a_launch_are_not_wanted),
+      cmocka_unit_test(compared_contents_are_tried),
+      cmocka_unit_test(a_model_that_accepts_no_guess_still_runs),
+      cmocka_unit_test(without_ranks_there_is_no_guess),
       cmocka_unit_test(a_loop_without_end_is_cut_short),
-      cmocka_unit_test(what_takes_long_is_not_run),
-      cmocka_unit_test(larger_runs_have_some_memory_there),
-      cmocka_unit_test(a_model_of_one_height_has_memory_for_more),
-      cmocka_unit_test(threads_have_contexts_for_slices),
-      cmocka_unit_test(memory_stays_small),
-      cmocka_unit_test(a_fork_may_follow),
+      cmocka_unit_test(expensive_plans_are_not_run),
+      cmocka_unit_test(memory_for_larger_runs_is_prefaulted),
+      cmocka_unit_test(a_model_of_one_height_prefaults_for_a_larger_batch),
+      cmocka_unit_test(worker_threads_have_contexts_for_microbatches),
+      cmocka_unit_test(prefaulted_memory_is_limited),
+      cmocka_unit_test(a_fork_after_the_warmup_works),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,17 @@
 // session/loop.c -- Loop and Scan: the body is a region of its own, planned for
-// what each turn brings.
+// the shapes of each iteration.
 //
-// Carried values ping-pong between two sets of outputs: a turn reads one set
-// and writes the other, and the memory of both stays for the next turns. Scan
-// outputs are appended in place to buffers that double.
+// Carried values ping-pong between two sets of outputs: an iteration reads one
+// set and writes the other, and the memory of both is reused by later
+// iterations. Scan outputs are appended in place to buffers that double in
+// size.
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "session/run.h"
 
-typedef struct turns {  // one Loop or Scan being run
+typedef struct loop_state {  // a Loop or Scan in progress
   lb_session *s;
   lb_context *c, *inner;
   const lb_step *step;
@@ -17,20 +19,21 @@ typedef struct turns {  // one Loop or Scan being run
   const lb_tensor *in;   // of the step
   lb_tensor *args;       // of the body
   lb_output *sets[2];    // results of the body, per set
-  uint32_t first_state;  // of the body's parameters and of the step's inputs
+  uint32_t first_state;  // among the body's parameters and the step's inputs
   uint32_t n_states;     // carried values
-  uint32_t skip;         // body results before the states: Loop's condition
-  uint32_t n_scans;      // results that are collected
-} turns;
+  uint32_t skip;         // body results before the states: the Loop condition
+  uint32_t n_scans;      // scan outputs
+} loop_state;
 
-static lb_status fail(const turns *t, const char *what, int64_t turn) {
+static lb_status fail(const loop_state *t, const char *what,
+                      int64_t iteration) {
   char label[128];
-  return lb_error(LB_INVALID, "%s: turn %" PRId64 ": %s",
-                  lb_node_label(t->step->node, label, sizeof label), turn,
+  return lb_error(LB_INVALID, "%s: iteration %" PRId64 ": %s",
+                  lb_node_label(t->step->node, label, sizeof label), iteration,
                   what);
 }
 
-static lb_status begin(turns *t) {
+static lb_status begin(loop_state *t) {
   const lb_node *n = t->step->node;
   uint32_t results = t->body->n_results;
   t->args = lb_arena_new(&t->c->scratch, lb_tensor, t->body->n_params);
@@ -43,7 +46,7 @@ static lb_status begin(turns *t) {
   for (uint32_t i = 0; i < results; i++) {
     bool scan = i >= t->skip + t->n_states;
     bool wanted =
-        !scan || t->step->out[i - t->skip].place == LB_STORAGE_DYNAMIC;
+        !scan || t->step->out[i - t->skip].storage == LB_STORAGE_DYNAMIC;
     t->sets[0][i].wanted = t->sets[1][i].wanted = wanted;
   }
   uint32_t at = t->body->n_params - n->n_captures;
@@ -54,7 +57,7 @@ static lb_status begin(turns *t) {
   return LB_OK;
 }
 
-static void end(turns *t) {
+static void end(loop_state *t) {
   for (int k = 0; k < 2; k++)
     for (uint32_t i = 0; t->sets[k] && i < t->body->n_results; i++) {
       t->c->budget->outputs -= t->sets[k][i].cap;
@@ -63,46 +66,53 @@ static void end(turns *t) {
   t->c->seed = t->inner ? t->inner->seed : t->c->seed;
 }
 
-static lb_status bounded_turn(turns *t, int64_t i, lb_output *out) {
-  lb_run_limits *bound = t->c->bound;
+static lb_status run_body(loop_state *t, int64_t i, lb_output *out) {
+  lb_run_limits *limits = t->c->limits;
   char label[128];
-  lb_status st = lb_run_limits_exceeded(bound)
-                     ? lb_run_limits_error(bound, "between two turns")
+  lb_status st = lb_run_limits_exceeded(limits)
+                     ? lb_run_limits_error(limits, "between two iterations")
                      : lb_run_region(t->s, t->inner, t->body, t->args, out);
-  if (!bound || !bound->found || !lb_failed(st)) return st;
-  return lb_status_note(st, "%s: turn %" PRId64,
+  if (!limits || !limits->found || !lb_failed(st)) return st;
+  return lb_status_note(st, "%s: iteration %" PRId64,
                         lb_node_label(t->step->node, label, sizeof label), i);
 }
 
-// One turn; results are in the returned set.
-static lb_status turn(turns *t, int64_t i, lb_output **out) {
+// Runs one iteration; its results are in *out, one of the two sets.
+static lb_status iterate(loop_state *t, int64_t i, lb_output **out) {
   *out = t->sets[i & 1];
-  if (t->c->budget->turns++ >= t->s->options.loop_limit)
-    return fail(t, "more turns than the session's loop_limit allows", i);
-  LB_TRY(bounded_turn(t, i, *out));
+  if (t->c->budget->iterations++ >= t->s->options.loop_limit) {
+    char what[128];
+    snprintf(what, sizeof what,
+             "loop_limit (%" PRId64
+             ", nested loops included) reached; raise "
+             "it in the session options",
+             t->s->options.loop_limit);
+    return fail(t, what, i);
+  }
+  LB_TRY(run_body(t, i, *out));
   for (uint32_t k = 0; k < t->n_states; k++)
     t->args[t->first_state + k] = (*out)[t->skip + k].tensor;
   return LB_OK;
 }
 
-static lb_status give_states(turns *t) {
+static lb_status write_states(loop_state *t) {
   for (uint32_t k = 0; k < t->n_states; k++) {
     const lb_step_operand *o = &t->step->out[k];
     const lb_tensor *from = &t->args[t->first_state + k];
-    if (o->place != LB_STORAGE_DYNAMIC) continue;
-    LB_TRY(lb_context_own(t->c, o->index, from, 0));
-    lb_tensor_copy(from, &t->c->own[o->index].tensor);
+    if (o->storage != LB_STORAGE_DYNAMIC) continue;
+    LB_TRY(lb_context_resize_buffer(t->c, o->index, from, 0));
+    lb_tensor_copy(from, &t->c->buffers[o->index].tensor);
   }
   return LB_OK;
 }
 
-// What a collected output looks like when there was no turn at all: the body's
-// declared dims where they are numbers, else 0.
-static lb_status give_empty(turns *t, uint32_t k, int64_t axis) {
+// A scan output after zero iterations: the body's declared dims where they are
+// constant, else 0.
+static lb_status write_empty(loop_state *t, uint32_t k, int64_t axis) {
   const lb_step_operand *o = &t->step->out[t->n_states + k];
   const lb_vinfo *info = &t->body->results[t->skip + t->n_states + k]->info;
   lb_tensor e = {.dtype = info->dtype, .rank = 1};
-  if (o->place != LB_STORAGE_DYNAMIC) return LB_OK;
+  if (o->storage != LB_STORAGE_DYNAMIC) return LB_OK;
   if (info->rank >= 0 && info->rank < LB_MAX_RANK) {
     e.rank = info->rank + 1;
     if (axis < 0) axis += e.rank;
@@ -112,42 +122,46 @@ static lb_status give_empty(turns *t, uint32_t k, int64_t axis) {
       d++;
     }
   }
-  return lb_context_own(t->c, o->index, &e, 0);
+  return lb_context_resize_buffer(t->c, o->index, &e, 0);
 }
 
 // -- Loop --------------------------------------------------------------------
 
-static lb_status append(turns *t, uint32_t k, const lb_tensor *row,
-                        int64_t turn_no) {
+static lb_status append(loop_state *t, uint32_t k, const lb_tensor *row,
+                        int64_t iteration) {
   const lb_step_operand *o = &t->step->out[t->n_states + k];
-  if (o->place != LB_STORAGE_DYNAMIC) return LB_OK;
-  lb_dynamic_buffer *own = &t->c->own[o->index];
-  if (row->rank == LB_MAX_RANK) return fail(t, "rank too high", turn_no);
+  if (o->storage != LB_STORAGE_DYNAMIC) return LB_OK;
+  lb_dynamic_buffer *buffer = &t->c->buffers[o->index];
+  if (row->rank == LB_MAX_RANK)
+    return fail(t, "the rank of a scan output is too high", iteration);
   lb_tensor all = {.dtype = row->dtype, .rank = row->rank + 1};
-  all.dims[0] = turn_no + 1;
+  all.dims[0] = iteration + 1;
   memcpy(all.dims + 1, row->dims, (size_t)row->rank * sizeof *row->dims);
-  bool same = turn_no == 0 || (own->tensor.rank == all.rank &&
-                               !memcmp(own->tensor.dims + 1, row->dims,
-                                       (size_t)row->rank * sizeof *row->dims));
-  if (!same) return fail(t, "a scan output changed its shape", turn_no);
+  bool same =
+      iteration == 0 || (buffer->tensor.rank == all.rank &&
+                         !memcmp(buffer->tensor.dims + 1, row->dims,
+                                 (size_t)row->rank * sizeof *row->dims));
+  if (!same) return fail(t, "a scan output changed its shape", iteration);
   int64_t count;
   LB_TRY(lb_dims_count(all.rank, all.dims, &count));
   size_t size = lb_tensor_bytes(row);
-  LB_TRY(lb_context_own(t->c, o->index, &all, turn_no ? own->cap : 0));
+  LB_TRY(lb_context_resize_buffer(t->c, o->index, &all,
+                                  iteration ? buffer->cap : 0));
   if (size)
-    memcpy((char *)own->tensor.data + (size_t)turn_no * size, row->data, size);
+    memcpy((char *)buffer->tensor.data + (size_t)iteration * size, row->data,
+           size);
   return LB_OK;
 }
 
-static lb_status read_bool(const turns *t, const lb_tensor *x, int64_t turn_no,
-                           bool *out) {
+static lb_status read_bool(const loop_state *t, const lb_tensor *x,
+                           int64_t iteration, bool *out) {
   if (x->dtype != LB_BOOL || lb_tensor_count(x) != 1)
-    return fail(t, "the condition is not one bool", turn_no);
+    return fail(t, "the condition is not one bool", iteration);
   *out = *(const uint8_t *)x->data != 0;
   return LB_OK;
 }
 
-static lb_status read_trips(const turns *t, int64_t *out) {
+static lb_status read_trips(const loop_state *t, int64_t *out) {
   const lb_tensor *m = &t->in[0];
   *out = INT64_MAX;
   if (m->dtype == LB_NONE) return LB_OK;
@@ -157,7 +171,7 @@ static lb_status read_trips(const turns *t, int64_t *out) {
   return LB_OK;
 }
 
-static lb_status loop_turns(turns *t) {
+static lb_status run_loop(loop_state *t) {
   int64_t trips, i = 0;
   bool go = true;
   uint8_t cond = 1;
@@ -167,25 +181,26 @@ static lb_status loop_turns(turns *t) {
   t->args[1] = (lb_tensor){.dtype = LB_BOOL, .data = &cond};
   for (; go && i < trips; i++) {
     lb_output *r;
-    LB_TRY(turn(t, i, &r));
+    LB_TRY(iterate(t, i, &r));
     LB_TRY(read_bool(t, &r[0].tensor, i, &go));
     for (uint32_t k = 0; k < t->n_scans; k++)
       LB_TRY(append(t, k, &r[1 + t->n_states + k].tensor, i));
   }
   for (uint32_t k = 0; i == 0 && k < t->n_scans; k++)
-    LB_TRY(give_empty(t, k, 0));
-  return give_states(t);
+    LB_TRY(write_empty(t, k, 0));
+  return write_states(t);
 }
 
 // -- Scan --------------------------------------------------------------------
 
-typedef struct sweep {  // how one scanned input or output is walked
+typedef struct scan_axis {  // how a scan input or output is traversed
   int axis;
   bool reversed;
-} sweep;
+} scan_axis;
 
-static lb_status sweep_of(const turns *t, const char *axes, const char *dirs,
-                          uint32_t i, int rank, sweep *out) {
+static lb_status scan_axis_of(const loop_state *t, const char *axes,
+                              const char *dirs, uint32_t i, int rank,
+                              scan_axis *out) {
   uint32_t n_axes, n_dirs;
   const int64_t *a = lb_attr_ints(t->step->node, axes, &n_axes);
   const int64_t *d = lb_attr_ints(t->step->node, dirs, &n_dirs);
@@ -197,7 +212,7 @@ static lb_status sweep_of(const turns *t, const char *axes, const char *dirs,
 }
 
 // The slice of `whole` at position i of its axis: a strided view.
-static lb_tensor slice_at(const lb_tensor *whole, sweep w, int64_t i) {
+static lb_tensor slice_at(const lb_tensor *whole, scan_axis w, int64_t i) {
   lb_tensor v = {.dtype = whole->dtype, .rank = whole->rank - 1};
   int64_t at = w.reversed ? whole->dims[w.axis] - 1 - i : i;
   for (int k = 0, d = 0; k < whole->rank; k++) {
@@ -210,18 +225,19 @@ static lb_tensor slice_at(const lb_tensor *whole, sweep w, int64_t i) {
   return v;
 }
 
-static lb_status take_slice(turns *t, uint32_t k, int64_t i) {
+static lb_status take_slice(loop_state *t, uint32_t k, int64_t i) {
   const lb_tensor *whole = &t->in[t->n_states + k];
   lb_tensor *arg = &t->args[t->n_states + k];
-  sweep w;
-  LB_TRY(sweep_of(t, "scan_input_axes", "scan_input_directions", k, whole->rank,
-                  &w));
+  scan_axis w;
+  LB_TRY(scan_axis_of(t, "scan_input_axes", "scan_input_directions", k,
+                      whole->rank, &w));
   lb_tensor view = slice_at(whole, w, i);
   if (lb_tensor_is_dense(&view)) {
     *arg = view;
     return LB_OK;
   }
-  void *data = arg->data;  // the copy of the turn before has the same size
+  void *data =
+      arg->data;  // the copy of the previous iteration has the same size
   *arg = view;
   lb_tensor_dense(arg);
   arg->data =
@@ -231,41 +247,43 @@ static lb_status take_slice(turns *t, uint32_t k, int64_t i) {
   return LB_OK;
 }
 
-static lb_status put_slice(turns *t, uint32_t k, const lb_tensor *row,
+static lb_status put_slice(loop_state *t, uint32_t k, const lb_tensor *row,
                            int64_t i, int64_t length) {
   const lb_step_operand *o = &t->step->out[t->n_states + k];
-  sweep w;
-  if (o->place != LB_STORAGE_DYNAMIC) return LB_OK;
-  if (row->rank == LB_MAX_RANK) return fail(t, "rank too high", i);
-  LB_TRY(sweep_of(t, "scan_output_axes", "scan_output_directions", k,
-                  row->rank + 1, &w));
+  scan_axis w;
+  if (o->storage != LB_STORAGE_DYNAMIC) return LB_OK;
+  if (row->rank == LB_MAX_RANK)
+    return fail(t, "the rank of a scan output is too high", i);
+  LB_TRY(scan_axis_of(t, "scan_output_axes", "scan_output_directions", k,
+                      row->rank + 1, &w));
   lb_tensor all = {.dtype = row->dtype, .rank = row->rank + 1};
   for (int d = 0, r = 0; d < all.rank; d++)
     all.dims[d] = d == w.axis ? length : row->dims[r++];
-  lb_dynamic_buffer *own = &t->c->own[o->index];
+  lb_dynamic_buffer *buffer = &t->c->buffers[o->index];
   if (i == 0) {
     int64_t count;
     LB_TRY(lb_dims_count(all.rank, all.dims, &count));
-    LB_TRY(lb_context_own(t->c, o->index, &all, 0));
-  } else if (own->tensor.rank != all.rank ||
-             memcmp(own->tensor.dims, all.dims,
+    LB_TRY(lb_context_resize_buffer(t->c, o->index, &all, 0));
+  } else if (buffer->tensor.rank != all.rank ||
+             memcmp(buffer->tensor.dims, all.dims,
                     (size_t)all.rank * sizeof *all.dims)) {
     return fail(t, "a scan output changed its shape", i);
   }
-  lb_tensor view = slice_at(&own->tensor, w, i);
+  lb_tensor view = slice_at(&buffer->tensor, w, i);
   lb_tensor_copy(row, &view);
   return LB_OK;
 }
 
-// All scanned inputs must be equally long.
-static lb_status scan_length(const turns *t, uint32_t n_scanned, int64_t *out) {
+// All scan inputs must have the same length.
+static lb_status scan_length(const loop_state *t, uint32_t n_scanned,
+                             int64_t *out) {
   *out = 0;
   for (uint32_t k = 0; k < n_scanned; k++) {
     const lb_tensor *x = &t->in[t->n_states + k];
-    sweep w;
+    scan_axis w;
     if (x->rank == 0) return fail(t, "a scanned input is a scalar", 0);
-    LB_TRY(sweep_of(t, "scan_input_axes", "scan_input_directions", k, x->rank,
-                    &w));
+    LB_TRY(scan_axis_of(t, "scan_input_axes", "scan_input_directions", k,
+                        x->rank, &w));
     if (k && x->dims[w.axis] != *out)
       return fail(t, "scanned inputs differ in length", 0);
     *out = x->dims[w.axis];
@@ -273,7 +291,7 @@ static lb_status scan_length(const turns *t, uint32_t n_scanned, int64_t *out) {
   return LB_OK;
 }
 
-static lb_status scan_turns(turns *t) {
+static lb_status run_scan(loop_state *t) {
   const lb_node *n = t->step->node;
   uint32_t n_scanned = n->n_in - n->n_captures - t->n_states;
   int64_t length;
@@ -281,29 +299,31 @@ static lb_status scan_turns(turns *t) {
   for (int64_t i = 0; i < length; i++) {
     lb_output *r;
     for (uint32_t k = 0; k < n_scanned; k++) LB_TRY(take_slice(t, k, i));
-    LB_TRY(turn(t, i, &r));
+    LB_TRY(iterate(t, i, &r));
     for (uint32_t k = 0; k < t->n_scans; k++)
       LB_TRY(put_slice(t, k, &r[t->n_states + k].tensor, i, length));
   }
   uint32_t n_axes;
   const int64_t *axes = lb_attr_ints(n, "scan_output_axes", &n_axes);
   for (uint32_t k = 0; length == 0 && k < t->n_scans; k++)
-    LB_TRY(give_empty(t, k, k < n_axes ? axes[k] : 0));
-  return give_states(t);
+    LB_TRY(write_empty(t, k, k < n_axes ? axes[k] : 0));
+  return write_states(t);
 }
 
 lb_status lb_run_loop(lb_session *s, lb_context *c, const lb_step *step,
                       const lb_tensor *in) {
   const lb_node *n = step->node;
   bool loop = n->op == LB_OP_Loop;
-  turns t = {.s = s, .c = c, .step = step, .body = n->regions[0], .in = in};
+  loop_state t = {
+      .s = s, .c = c, .step = step, .body = n->regions[0], .in = in};
   t.skip = loop ? 1 : 0;
   t.first_state = loop ? 2 : 0;
   t.n_states = n->n_in - n->n_captures -
                (loop ? 2 : (uint32_t)lb_attr_int(n, "num_scan_inputs", 0));
-  if (c->budget == &c->own_budget) c->budget->turns = 0;  // the outermost
+  if (c->budget == &c->own_budget)
+    c->budget->iterations = 0;  // the outermost loop
   lb_status st = begin(&t);
-  if (!lb_failed(st)) st = loop ? loop_turns(&t) : scan_turns(&t);
+  if (!lb_failed(st)) st = loop ? run_loop(&t) : run_scan(&t);
   end(&t);
   return st;
 }

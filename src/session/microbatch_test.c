@@ -1,13 +1,14 @@
-// session/microbatch_test.c -- a batch run in slices gives what it gives whole.
+// session/microbatch_test.c -- micro-batches give the results of the whole
+// batch.
 #include "session/microbatch.h"
 
 #include "base/clock.h"
 #include "graph/text_test.h"
 
-#define ITEM 12  // elements of x for each item
+#define ITEM 12  // elements of x per item
 
-// Rows that are normalised, a product, a token in front of each item, and
-// items that leave as three rows each.
+// Normalised rows, a matmul, a token in front of each item, and items that are
+// returned as three rows each.
 static const char model[] =
     "in x float32[n,3,4]\n"
     "in z float32[3,4]\n"
@@ -31,13 +32,13 @@ typedef struct bed {
   lb_session *s;
 } bed;
 
-static bed make(int threads, size_t near_bytes, size_t limit) {
+static bed make(int threads, size_t l2_bytes, size_t limit) {
   bed b = {.g = graph_of(model)};
   must(lb_pool_new(threads, &b.pool));
   must(lb_session_new(
       b.g,
       &(lb_session_options){
-          .pool = b.pool, .near_bytes = near_bytes, .memory_limit = limit},
+          .pool = b.pool, .l2_bytes = l2_bytes, .memory_limit = limit},
       &b.s));
   return b;
 }
@@ -48,8 +49,8 @@ static void drop(bed *b) {
   lb_graph_free(b->g);
 }
 
-// Elements depend on the number of items as well: memory that still holds the
-// results of another batch must not look right.
+// Elements also depend on the number of items, so that memory with the results
+// of another batch does not look right.
 static void inputs(int64_t items, float *x, float *z, lb_tensor *in) {
   for (int64_t i = 0; i < items * ITEM; i++)
     x[i] = (float)((i * 7 + items) % 11) - 5;
@@ -81,36 +82,36 @@ static void expect_same(const lb_tensor *got, const lb_tensor *want) {
     assert_memory_equal(got->data, want->data, lb_tensor_bytes(got));
 }
 
-static void compare_batches(const bed *whole, const bed *cut, int64_t most) {
+static void compare_batches(const bed *whole, const bed *split, int64_t most) {
   for (int64_t items = 0; items <= most; items++) {
     lb_output want[3], got[3];
     run(whole, items, want);
-    run(cut, items, got);
+    run(split, items, got);
     for (int i = 0; i < 3; i++) expect_same(&got[i].tensor, &want[i].tensor);
     free_all(whole, want);
-    free_all(cut, got);
+    free_all(split, got);
   }
 }
 
-static void slices_give_what_the_whole_gives(void **state) {
+static void microbatches_give_the_results_of_the_whole(void **state) {
   (void)state;
   static const int threads[] = {1, 2, 3, 4, 5, 7};
   bed whole = make(1, 0, 0);
   for (size_t i = 0; i < sizeof threads / sizeof *threads; i++)
     for (size_t bytes = 1; bytes < 5000; bytes = bytes * 5 + 300) {
-      bed cut = make(threads[i], bytes, 0);
-      compare_batches(&whole, &cut, 40);
-      drop(&cut);
+      bed split = make(threads[i], bytes, 0);
+      compare_batches(&whole, &split, 40);
+      drop(&split);
     }
   drop(&whole);
 }
 
-// The items of slice i, which x tells: its rows are items.
-static void slice_bounds(const bed *b, const lb_tensor *in,
-                         const lb_microbatches *cut, int64_t i, int64_t *begin,
-                         int64_t *end) {
+// The items of micro-batch i; each row of x is an item.
+static void microbatch_bounds(const bed *b, const lb_tensor *in,
+                              const lb_microbatches *split, int64_t i,
+                              int64_t *begin, int64_t *end) {
   lb_tensor part[2];
-  lb_microbatch_inputs(b->s, in, cut, i, part);
+  lb_microbatch_inputs(b->s, in, split, i, part);
   assert_ptr_equal(part[1].data, in[1].data);
   int64_t bytes = (char *)part[0].data - (char *)in[0].data;
   assert_int_equal(bytes % (int64_t)(ITEM * sizeof(float)), 0);
@@ -118,34 +119,34 @@ static void slice_bounds(const bed *b, const lb_tensor *in,
   *end = *begin + part[0].dims[0];
 }
 
-// Slices follow each other without gap or overlap, none is empty, and those of
-// a thread, or of the rest, differ by one item at most.
+// Micro-batches follow each other without gap or overlap, none is empty, and
+// those of a worker, or of the shared ones, differ by at most one item.
 static void expect_partition(const bed *b, const lb_tensor *in,
-                             const lb_microbatches *cut) {
-  int64_t at = 0, own = cut->lanes * cut->each;
-  int64_t lane = cut->lanes ? cut->items / cut->lanes : 0;
-  for (int64_t i = 0; i < lb_microbatches_count(cut); i++) {
+                             const lb_microbatches *split) {
+  int64_t at = 0, own = split->workers * split->per_worker;
+  int64_t lane = split->workers ? split->items / split->workers : 0;
+  for (int64_t i = 0; i < lb_microbatches_count(split); i++) {
     int64_t begin, end;
-    bool is_own = i < own;
-    int64_t items = is_own ? lane : cut->items - cut->lanes * lane;
-    int64_t parts = is_own ? cut->each : cut->rest;
-    slice_bounds(b, in, cut, i, &begin, &end);
+    bool on_worker = i < own;
+    int64_t items = on_worker ? lane : split->items - split->workers * lane;
+    int64_t parts = on_worker ? split->per_worker : split->shared;
+    microbatch_bounds(b, in, split, i, &begin, &end);
     assert_int_equal(begin, at);
     assert_in_range(end - begin, 1, (items + parts - 1) / parts);
     assert_true(end - begin >= items / parts);
-    if (is_own) assert_true(begin / lane == (end - 1) / lane);
+    if (on_worker) assert_true(begin / lane == (end - 1) / lane);
     at = end;
   }
-  assert_int_equal(at, cut->items);
+  assert_int_equal(at, split->items);
 }
 
-static void every_item_is_in_one_slice(void **state) {
+static void every_item_is_in_one_microbatch(void **state) {
   (void)state;
   static const int threads[] = {1, 2, 3, 5, 7};
   static const lb_output wanted[3] = {
       {.wanted = true}, {.wanted = true}, {.wanted = true}};
   static float x[64 * ITEM], z[ITEM];
-  bool some_rest = false;
+  bool some_shared = false;
   for (size_t k = 0; k < sizeof threads / sizeof *threads; k++)
     for (size_t bytes = 1; bytes < 5000; bytes = bytes * 5 + 300) {
       bed b = make(threads[k], bytes, 0);
@@ -153,22 +154,22 @@ static void every_item_is_in_one_slice(void **state) {
       must(lb_session_take_context(b.s, NULL, &c));
       for (int64_t items = 1; items <= 40; items++) {
         lb_tensor in[2];
-        lb_microbatches cut;
+        lb_microbatches split;
         inputs(items, x, z, in);
-        must(lb_microbatch_cut(b.s, c, in, wanted, &cut));
-        assert_int_equal(cut.items, items);
-        if (cut.lanes) assert_int_equal(cut.lanes, threads[k]);
-        some_rest |= cut.lanes > 2 && cut.rest > 1;
-        expect_partition(&b, in, &cut);
+        must(lb_microbatch_split(b.s, c, in, wanted, &split));
+        assert_int_equal(split.items, items);
+        if (split.workers) assert_int_equal(split.workers, threads[k]);
+        some_shared |= split.workers > 2 && split.shared > 1;
+        expect_partition(&b, in, &split);
       }
       lb_session_give_context(b.s, c);
       drop(&b);
     }
-  assert_true(some_rest);  // of three threads and more
+  assert_true(some_shared);  // with three threads and more
 }
 
-// Items that lie apart, and results that are to; rows of both have gaps.
-static void slices_of_windows_are_windows(void **state) {
+// Strided inputs and results, with gaps between items and between rows.
+static void strided_tensors_are_split_in_place(void **state) {
   (void)state;
   enum { ITEMS = 7, FAR = 40, ROW = 6 };
   static float x[64 * ITEM], z[ITEM], apart[ITEMS * FAR], y[ITEMS * FAR],
@@ -184,7 +185,7 @@ static void slices_of_windows_are_windows(void **state) {
   in[0].data = apart;
   memcpy(in[0].strides, y_strides, sizeof y_strides);
   for (int threads = 1; threads < 4; threads++) {
-    bed cut = make(threads, 1, 0);
+    bed split = make(threads, 1, 0);
     lb_output got[3] = {{.wanted = true,
                          .data = y,
                          .cap = sizeof y,
@@ -196,15 +197,15 @@ static void slices_of_windows_are_windows(void **state) {
                          .cap = sizeof r,
                          .rank = 2,
                          .strides = r_strides}};
-    must(lb_session_run(cut.s, in, got));
+    must(lb_session_run(split.s, in, got));
     const float *wy = want[0].data, *wr = want[2].data;
     for (int i = 0; i < ITEMS * ITEM; i++) {
       assert_true(y[i / ITEM * FAR + i % ITEM / 4 * ROW + i % 4] == wy[i]);
       assert_true(r[i / 4 * ROW + i % 4] == wr[i]);
     }
     assert_memory_equal(got[1].data, want[1].data, ITEMS * 4 * sizeof *x);
-    lb_output_free(cut.s, &got[1]);
-    drop(&cut);
+    lb_output_free(split.s, &got[1]);
+    drop(&split);
   }
   free_all(&whole, want);
   drop(&whole);
@@ -233,7 +234,7 @@ static void batches_of_all_sizes_share_plans_and_memory(void **state) {
   drop(&b);
 }
 
-static void what_is_planned_ahead_is_what_runs(void **state) {
+static void plans_made_ahead_are_those_of_runs(void **state) {
   (void)state;
   for (int threads = 1; threads < 4; threads++) {
     bed b = make(threads, 600, 0);
@@ -252,7 +253,7 @@ static void what_is_planned_ahead_is_what_runs(void **state) {
   }
 }
 
-static void results_go_into_memory_that_is_given(void **state) {
+static void results_are_written_to_given_memory(void **state) {
   (void)state;
   bed b = make(2, 1, 0);
   static float x[64 * ITEM], z[ITEM], y[5 * ITEM], d[5 * 4];
@@ -273,16 +274,17 @@ static void results_go_into_memory_that_is_given(void **state) {
   drop(&b);
 }
 
-static void a_limit_holds_for_a_slice(void **state) {
+static void the_memory_limit_applies_to_microbatches(void **state) {
   (void)state;
-  // All results of 32 items, and a slice; not what lies between all steps.
+  // All results of 32 items, and one micro-batch; not the values between all
+  // steps.
   size_t results = 32 * (2 * ITEM + 4) * sizeof(float);
-  bed whole = make(3, 0, results + 1500), cut = make(3, 1, results + 1500);
+  bed whole = make(3, 0, results + 1500), split = make(3, 1, results + 1500);
   static float x[64 * ITEM], z[ITEM];
   lb_tensor in[2];
   inputs(32, x, z, in);
   for (int i = 0; i < 2; i++) {
-    bed *b = i ? &cut : &whole;
+    bed *b = i ? &split : &whole;
     lb_output out[3] = {{.wanted = true}, {.wanted = true}, {.wanted = true}};
     lb_status st = lb_session_run(b->s, in, out);
     assert_int_equal(lb_status_code(st), i ? LB_CODE_OK : LB_OOM);
@@ -292,19 +294,19 @@ static void a_limit_holds_for_a_slice(void **state) {
   }
 }
 
-static void a_run_that_is_cancelled_leaves_nothing(void **state) {
+static void a_cancelled_run_leaves_nothing_allocated(void **state) {
   (void)state;
   bed b = make(3, 1, 0);
   static float x[64 * ITEM], z[ITEM];
   lb_tensor in[2];
   atomic_int cancelled = 1;
   inputs(10, x, z, in);
-  lb_run_limits bound = {.start_ns = lb_clock_ns(), .cancelled = &cancelled};
+  lb_run_limits limits = {.start_ns = lb_clock_ns(), .cancelled = &cancelled};
   lb_output out[3] = {{.wanted = true}, {.wanted = true}, {.wanted = true}};
   lb_status st =
-      lb_session_run_so(b.s, in, out, &(lb_run_how){.bound = &bound});
+      lb_session_run_with(b.s, in, out, &(lb_run_how){.limits = &limits});
   assert_int_equal(lb_status_code(st), LB_CANCELLED);
-  assert_int_equal(bound.found, LB_LIMITS_CANCELLED);
+  assert_int_equal(limits.found, LB_LIMITS_CANCELLED);
   lb_status_drop(st);
   for (int i = 0; i < 3; i++) assert_null(out[i].data);
   run(&b, 10, out);
@@ -314,14 +316,14 @@ static void a_run_that_is_cancelled_leaves_nothing(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(slices_give_what_the_whole_gives),
-      cmocka_unit_test(every_item_is_in_one_slice),
-      cmocka_unit_test(slices_of_windows_are_windows),
+      cmocka_unit_test(microbatches_give_the_results_of_the_whole),
+      cmocka_unit_test(every_item_is_in_one_microbatch),
+      cmocka_unit_test(strided_tensors_are_split_in_place),
       cmocka_unit_test(batches_of_all_sizes_share_plans_and_memory),
-      cmocka_unit_test(what_is_planned_ahead_is_what_runs),
-      cmocka_unit_test(results_go_into_memory_that_is_given),
-      cmocka_unit_test(a_limit_holds_for_a_slice),
-      cmocka_unit_test(a_run_that_is_cancelled_leaves_nothing),
+      cmocka_unit_test(plans_made_ahead_are_those_of_runs),
+      cmocka_unit_test(results_are_written_to_given_memory),
+      cmocka_unit_test(the_memory_limit_applies_to_microbatches),
+      cmocka_unit_test(a_cancelled_run_leaves_nothing_allocated),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

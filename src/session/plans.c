@@ -30,7 +30,7 @@ static void push_front(lb_plans *p, entry *e) {
   p->first = e;
 }
 
-// Out of the table; it is the caller's then.
+// Removes it from the cache; the caller owns it then.
 static entry *take_out(lb_plans *p, entry *e) {
   unlink_entry(p, e);
   lb_map_remove(&p->map, e->key, e->key_size);

@@ -1,5 +1,5 @@
-// session/plans.h -- plans by signature, under a byte budget, least recently
-// used out first. Thread-safe; a plan in use stays alive after its eviction.
+// session/plans.h -- an LRU cache of plans by signature, under a byte budget.
+// Thread-safe; a plan in use stays alive after its eviction.
 #ifndef LB_SESSION_PLANS_H
 #define LB_SESSION_PLANS_H
 
@@ -29,10 +29,10 @@ lb_plan *lb_plans_get(lb_plans *p, const void *key, size_t size);
 // thread was faster, *plan is released and replaced by the one in the cache.
 lb_status lb_plans_put(lb_plans *p, const void *key, size_t size,
                        lb_plan **plan);
-// Forgets the plans of a program, for which nobody will ask again. Plans are
+// Removes the plans of a program version that is no longer used. They are
 // released without the lock, and are not counted as evicted.
 void lb_plans_drop_version(lb_plans *p, uint64_t version);
-// Forgets all plans, and that there were any: for who has it alone.
+// Removes all plans and resets the counters. No other thread may use the cache.
 void lb_plans_clear(lb_plans *p);
 // Calls `fn` on each plan, with the lock held.
 void lb_plans_each(lb_plans *p, void (*fn)(void *user, const lb_plan *plan),

@@ -1,7 +1,8 @@
-// session/record.c -- signatures that runs met, kept in a file.
+// session/record.c -- records the signatures of runs in a file.
 //
-// Lock order: `setting`, then `lock`. A run takes `lock` alone, for a look into
-// a table; to write, the signatures are copied under it and printed afterwards.
+// Lock order: `set_lock`, then `lock`. A run takes only `lock`, for a table
+// lookup. For writing, the signatures are copied under the lock and printed
+// afterwards.
 #include "session/record.h"
 
 #include <stdlib.h>
@@ -13,8 +14,8 @@
 #include "base/thread.h"
 #include "session/shapes.h"
 
-#define PAUSE_SECONDS 5  // between two versions of the file
-#define SMALL 1024       // bytes of a key that need no allocation
+#define WRITE_PERIOD_S 5   // between writes of the file
+#define INLINE_BYTES 1024  // larger keys are allocated
 
 typedef struct entry {
   struct entry *prev, *next;
@@ -24,39 +25,39 @@ typedef struct entry {
 } entry;
 
 struct lb_recorder {
-  const lb_graph *graph;    // borrowed
-  const lb_log *log;        // borrowed
-  pthread_mutex_t setting;  // one at a time sets the file
-  lb_lock lock;             // of all that follows
-  lb_map map;               // key -> entry, owned
-  entry *first, *last;      // most recent first
-  char *path;               // owned; NULL: nothing is recorded
-  bool changed;             // since the file was written
+  const lb_graph *graph;     // borrowed
+  const lb_log *log;         // borrowed
+  pthread_mutex_t set_lock;  // serialises lb_recorder_set
+  lb_lock lock;              // protects all that follows
+  lb_map map;                // key -> entry, owned
+  entry *first, *last;       // most recent first
+  char *path;                // owned; NULL: nothing is recorded
+  bool changed;              // since the file was written
   bool stop;
   bool warned;
   pthread_cond_t wake;
   pthread_t thread;
   bool running;        // there is a thread
-  unsigned forks;      // when the recorder was made
-  uint8_t deciding[];  // by input: lb_deciding
+  unsigned forks;      // fork count when the recorder was created
+  uint8_t deciding[];  // lb_deciding per input
 };
 
 // -- keys --------------------------------------------------------------------
 // For each result whether it is wanted; for each input dtype and rank, dims,
 // and contents if they decide shapes.
 
-typedef struct key {
-  char small[SMALL];
+typedef struct record_key {
+  char small[INLINE_BYTES];
   char *data;
   size_t size;
-} key;
+} record_key;
 
-static void put(key *k, const void *p, size_t n) {
+static void put(record_key *k, const void *p, size_t n) {
   memcpy(k->data + k->size, p, n);
   k->size += n;
 }
 
-static void put_contents(key *k, const lb_tensor *t) {
+static void put_contents(record_key *k, const lb_tensor *t) {
   lb_tensor dense = *t;
   lb_tensor_dense(&dense);
   dense.data = k->data + k->size;
@@ -68,7 +69,7 @@ static bool has_contents(const lb_recorder *r, uint32_t i, const lb_tensor *t) {
   return lb_deciding_reads((lb_deciding)r->deciding[i], t);
 }
 
-static bool key_init(key *k, const lb_recorder *rec, const lb_tensor *in,
+static bool key_init(record_key *k, const lb_recorder *rec, const lb_tensor *in,
                      const lb_output *out) {
   const lb_region *r = rec->graph->main;
   size_t size = r->n_results;
@@ -77,24 +78,24 @@ static bool key_init(key *k, const lb_recorder *rec, const lb_tensor *in,
     if (has_contents(rec, i, &in[i])) size += lb_tensor_bytes(&in[i]);
   }
   k->size = 0;
-  k->data = size <= SMALL ? k->small : malloc(size);
+  k->data = size <= INLINE_BYTES ? k->small : malloc(size);
   if (!k->data) return false;
   for (uint32_t i = 0; i < r->n_results; i++)
     put(k, &(char){(char)out[i].wanted}, 1);
   for (uint32_t i = 0; i < r->n_params; i++) {
-    int32_t head[2] = {(int32_t)in[i].dtype, in[i].rank};
-    put(k, head, sizeof head);
+    int32_t header[2] = {(int32_t)in[i].dtype, in[i].rank};
+    put(k, header, sizeof header);
     put(k, in[i].dims, (size_t)in[i].rank * sizeof *in[i].dims);
     if (has_contents(rec, i, &in[i])) put_contents(k, &in[i]);
   }
   return true;
 }
 
-static void key_fini(key *k) {
+static void key_fini(record_key *k) {
   if (k->data != k->small) free(k->data);
 }
 
-// The other way; `s` has room for all inputs and outputs. Data points into the
+// Decodes a key; `s` has space for all inputs and outputs. Data points into the
 // key.
 static void key_read(const lb_recorder *rec, char *at,
                      lb_recorded_signature *s) {
@@ -108,10 +109,10 @@ static void key_read(const lb_recorder *rec, char *at,
   s->n_inputs = r->n_params;
   for (uint32_t i = 0; i < r->n_params; i++) {
     lb_tensor *t = &s->inputs[i];
-    int32_t head[2];
-    memcpy(head, at, sizeof head);
-    at += sizeof head;
-    *t = (lb_tensor){.dtype = (lb_dtype)head[0], .rank = head[1]};
+    int32_t header[2];
+    memcpy(header, at, sizeof header);
+    at += sizeof header;
+    *t = (lb_tensor){.dtype = (lb_dtype)header[0], .rank = header[1]};
     memcpy(t->dims, at, (size_t)t->rank * sizeof *t->dims);
     at += (size_t)t->rank * sizeof *t->dims;
     lb_tensor_dense(t);
@@ -146,13 +147,13 @@ static void clear(lb_recorder *r) {
   while (r->first) drop(r, r->first);
 }
 
-// Without memory for it, it is passed over.
-static void count_key(lb_recorder *r, const key *k, uint64_t times) {
+// Skipped if there is no memory for it.
+static void count_key(lb_recorder *r, const record_key *k, uint64_t times) {
   entry *e = lb_map_get(&r->map, k->data, k->size);
   if (e) {
     unlink_entry(r, e);
   } else {
-    if (r->map.count == LB_RECORD_MOST) drop(r, r->last);
+    if (r->map.count == LB_RECORD_MAX) drop(r, r->last);
     e = malloc(sizeof *e + k->size);
     if (!e) return;
     *e = (entry){.size = k->size};
@@ -171,7 +172,7 @@ static void count_key(lb_recorder *r, const key *k, uint64_t times) {
 
 void lb_recorder_note(lb_recorder *r, const lb_tensor *inputs,
                       const lb_output *outputs) {
-  key k;
+  record_key k;
   if (lb_fork_count() != r->forks || !key_init(&k, r, inputs, outputs)) return;
   lb_lock_take(&r->lock);
   if (r->path) count_key(r, &k, 1);
@@ -181,7 +182,7 @@ void lb_recorder_note(lb_recorder *r, const lb_tensor *inputs,
 
 // -- writing -----------------------------------------------------------------
 
-typedef struct copy {  // of all entries, one behind the other
+typedef struct copy {  // of all entries, contiguous
   char *bytes;         // owned
   entry **list;        // owned
   size_t n;
@@ -216,8 +217,8 @@ static lb_status take_copy(lb_recorder *r, copy *c) {
   return LB_OK;
 }
 
-// The most frequent first; of equal ones that with the smaller key, so that
-// equal tables are equal files.
+// The most frequent first, and then the smaller key, so that equal tables give
+// equal files.
 static int compare(const void *a, const void *b) {
   const entry *x = *(entry *const *)a, *y = *(entry *const *)b;
   if (x->count != y->count) return x->count < y->count ? 1 : -1;
@@ -232,7 +233,7 @@ static lb_status print(const lb_recorder *r, const copy *c, lb_strbuf *out) {
   const char **names = calloc(2 * n, sizeof *names);
   lb_tensor *inputs = calloc(n, sizeof *inputs);
   lb_status st = names && inputs ? LB_OK : lb_oom();
-  lb_shapes_print_head(out);
+  lb_shapes_print_header(out);
   for (size_t i = 0; !lb_failed(st) && i < c->n; i++) {
     lb_recorded_signature s = {.count = c->list[i]->count,
                                .names = names,
@@ -257,7 +258,7 @@ static lb_status write_copy(const lb_recorder *r, copy *c) {
   return st;
 }
 
-// Nothing to write is fine.
+// Succeeds if there is nothing to write.
 static lb_status write_now(lb_recorder *r) {
   copy c = {0};
   lb_lock_take(&r->lock);
@@ -288,7 +289,7 @@ static void *write_often(void *user) {
   while (!r->stop) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += PAUSE_SECONDS;
+    t.tv_sec += WRITE_PERIOD_S;
     pthread_cond_timedwait(&r->wake, &r->lock.mutex, &t);
     if (r->stop) break;
     lb_lock_give(&r->lock);
@@ -313,10 +314,12 @@ static void stop_thread(lb_recorder *r) {
 
 static lb_status start_thread(lb_recorder *r) {
   r->running = !lb_thread_start(write_often, r, &r->thread);
-  return r->running ? LB_OK : lb_error(LB_OOM, "no thread to write shapes");
+  return r->running
+             ? LB_OK
+             : lb_error(LB_OOM, "cannot start the thread that writes shapes");
 }
 
-// Input i of the model as a sighting has it.
+// Input i of the model in a recorded signature.
 static lb_status take_input(const lb_recorder *r,
                             const lb_recorded_signature *s, uint32_t i,
                             lb_tensor *out) {
@@ -325,10 +328,12 @@ static lb_status take_input(const lb_recorder *r,
     if (strcmp(s->names[k], name)) continue;
     *out = s->inputs[k];
     if (!has_contents(r, i, out) || out->data) return LB_OK;
-    return lb_error(LB_INVALID, "it lacks the contents of input '%s'", name);
+    return lb_error(LB_INVALID,
+                    "a signature does not have the contents of input '%s'",
+                    name);
   }
-  return lb_error(LB_INVALID, "it is of another model: there is no input '%s'",
-                  name);
+  return lb_error(LB_INVALID,
+                  "the file is of another model: it has no input '%s'", name);
 }
 
 static void take_outputs(const lb_recorder *r, const lb_recorded_signature *s,
@@ -341,12 +346,12 @@ static void take_outputs(const lb_recorder *r, const lb_recorded_signature *s,
   }
 }
 
-static lb_status count_sighting(lb_recorder *r,
-                                const lb_recorded_signature *s) {
+static lb_status count_signature(lb_recorder *r,
+                                 const lb_recorded_signature *s) {
   const lb_region *main = r->graph->main;
   lb_tensor *in = calloc(main->n_params + 1u, sizeof *in);
   lb_output *out = calloc(main->n_results + 1u, sizeof *out);
-  key k;
+  record_key k;
   lb_status st = in && out ? LB_OK : lb_oom();
   for (uint32_t i = 0; !lb_failed(st) && i < main->n_params; i++)
     st = take_input(r, s, i, &in[i]);
@@ -362,21 +367,20 @@ static lb_status count_sighting(lb_recorder *r,
   return st;
 }
 
-// What the file holds, the least frequent first; one that is not there holds
-// nothing.
-static lb_status count_on(lb_recorder *r, const char *path) {
+// Reads the signatures of the file, if it exists, the least frequent first.
+static lb_status load_counts(lb_recorder *r, const char *path) {
   lb_shapes shapes = {0};
   if (!lb_file_exists(path)) return LB_OK;
   lb_status st = lb_shapes_read(path, &shapes);
   for (size_t i = shapes.n; !lb_failed(st) && i--;) {
-    st = count_sighting(r, &shapes.list[i]);
+    st = count_signature(r, &shapes.list[i]);
     if (lb_failed(st)) st = lb_status_note(st, "%s", path);
   }
   lb_shapes_fini(&shapes);
   return st;
 }
 
-// Writes what there is, and is left without a file.
+// Writes changes, then clears the table and the file name.
 static lb_status finish(lb_recorder *r) {
   stop_thread(r);
   lb_status st = write_now(r);
@@ -392,16 +396,16 @@ static lb_status finish(lb_recorder *r) {
 static lb_status begin(lb_recorder *r, const char *path) {
   char *own = strdup(path);
   if (!own) return lb_oom();
-  lb_status st = count_on(r, path);
+  lb_status st = load_counts(r, path);
   lb_lock_take(&r->lock);
   r->path = own;
   r->changed = true;
   lb_lock_give(&r->lock);
-  if (!lb_failed(st)) st = write_now(r);  // it can be written
+  if (!lb_failed(st)) st = write_now(r);  // checks that it can be written
   if (!lb_failed(st)) st = start_thread(r);
   if (!lb_failed(st)) return st;
   lb_lock_take(&r->lock);
-  r->changed = false;  // what is there stays as it is
+  r->changed = false;  // leave the file as it is
   lb_lock_give(&r->lock);
   lb_status_drop(finish(r));
   return st;
@@ -410,10 +414,10 @@ static lb_status begin(lb_recorder *r, const char *path) {
 lb_status lb_recorder_set(lb_recorder *r, const char *path) {
   if (lb_fork_count() != r->forks)
     return lb_error(LB_UNSUPPORTED, "a forked child records no shapes");
-  pthread_mutex_lock(&r->setting);
+  pthread_mutex_lock(&r->set_lock);
   lb_status st = finish(r);
   if (!lb_failed(st) && path) st = begin(r, path);
-  pthread_mutex_unlock(&r->setting);
+  pthread_mutex_unlock(&r->set_lock);
   return st;
 }
 
@@ -442,7 +446,7 @@ lb_status lb_recorder_new(const lb_program *prog, const lb_log *log,
     *out = NULL;
     return st;
   }
-  pthread_mutex_init(&r->setting, NULL);
+  pthread_mutex_init(&r->set_lock, NULL);
   init_wake(&r->wake);
   r->forks = lb_fork_count();
   return LB_OK;
@@ -457,7 +461,7 @@ void lb_recorder_free(lb_recorder *r) {
   clear(r);
   free(r->path);
   lb_map_fini(&r->map);
-  pthread_mutex_destroy(&r->setting);
+  pthread_mutex_destroy(&r->set_lock);
   lb_lock_fini(&r->lock);
   free(r);
 }

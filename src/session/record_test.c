@@ -1,4 +1,4 @@
-// session/record_test.c -- signatures noted, written and read again.
+// session/record_test.c -- signatures are recorded, written and read again.
 #include "session/record.h"
 
 #include <sys/wait.h>
@@ -13,7 +13,7 @@ static lb_span span(const char *text) {
   return (lb_span){(const uint8_t *)text, strlen(text)};
 }
 
-static void text_and_signatures_are_the_same(void **state) {
+static void signatures_round_trip_through_text(void **state) {
   (void)state;
   const char *text =
       "# limber-shapes 1\n"
@@ -37,34 +37,34 @@ static void text_and_signatures_are_the_same(void **state) {
   assert_non_null(s.list[4].outputs);
   assert_int_equal(s.list[4].n_outputs, 0);
   assert_null(s.list[0].outputs);
-  lb_shapes_print_head(&again);
+  lb_shapes_print_header(&again);
   for (size_t i = 0; i < s.n; i++) lb_shapes_print(&s.list[i], &again);
   assert_string_equal(lb_strbuf_str(&again), text);
   lb_strbuf_fini(&again);
   lb_shapes_fini(&s);
 }
 
-static void wrong_lines_are_named(void **state) {
+static void errors_name_the_line(void **state) {
   (void)state;
   static const struct {
-    const char *line, *wrong;
+    const char *line, *error;
   } cases[] = {
       {"x=float32[1]", "it does not begin with a count"},
       {"-1 x=float32[1]", "it does not begin with a count"},
       {"1 x", "an input without a '='"},
       {"1 x=float31[1]", "an unknown type"},
       {"1 x=float32", "an unknown type"},
-      {"1 x=float32[1", "dims that do not end"},
-      {"1 x=float32[-1]", "a size is no number"},
-      {"1 x=float32[1,]", "a size is no number"},
-      {"1 x=float32[99999999999999999999]", "a size is no number"},
+      {"1 x=float32[1", "']' expected after the dims"},
+      {"1 x=float32[-1]", "a dim is not a number"},
+      {"1 x=float32[1,]", "a dim is not a number"},
+      {"1 x=float32[99999999999999999999]", "a dim is not a number"},
       {"1 x=float32[9223372036854775807,9]", "a tensor that is too large"},
       {"1 x=float32[1,1,1,1,1,1,1,1,1,1,1,1,1]", "too many dims"},
-      {"1 x=int64[65]{1}", "contents of too many elements"},
-      {"1 x=int64[2]{1}", "contents that are short"},
-      {"1 x=int64[2]{1,2", "contents that do not end"},
-      {"1 x=int64[1]{a}", "an element is no number"},
-      {"1 x=int64[1]y", "something behind an input"},
+      {"1 x=int64[65]{1}", "too many elements in the contents"},
+      {"1 x=int64[2]{1}", "too few elements in the contents"},
+      {"1 x=int64[2]{1,2", "'}' expected after the contents"},
+      {"1 x=int64[1]{a}", "an element is not a number"},
+      {"1 x=int64[1]y", "unexpected text after an input"},
       {"1 x%2=int64[1]", "a '%' without two digits"},
       {"1 x%00=int64[1]", "a '%' without two digits"},
   };
@@ -73,7 +73,7 @@ static void wrong_lines_are_named(void **state) {
     lb_shapes s;
     snprintf(text, sizeof text, "# limber-shapes 1\n1 x=float32[2]\n%s\n",
              cases[i].line);
-    snprintf(want, sizeof want, "line 3: %s", cases[i].wrong);
+    snprintf(want, sizeof want, "line 3: %s", cases[i].error);
     lb_status st = lb_shapes_parse(span(text), &s);
     assert_int_equal(lb_status_code(st), LB_INVALID);
     assert_string_equal(lb_status_message(st), want);
@@ -91,8 +91,8 @@ static void wrong_lines_are_named(void **state) {
   }
 }
 
-// Any damage is an error or another set of signatures, never more.
-static void damaged_text_does_no_harm(void **state) {
+// Corrupt text is an error or another set of signatures, never worse.
+static void corrupt_text_does_no_harm(void **state) {
   (void)state;
   const char *text =
       "# limber-shapes 1\n3 a%20b=int64[2]{-24,7} s=float16[2]{1,2} > y z\n";
@@ -178,9 +178,9 @@ static void holds(const fixture *f, const char *text) {
 
 #define HEAD "# limber-shapes 1\n"
 
-static void what_runs_met_is_in_the_file(void **state) {
+static void signatures_of_runs_are_in_the_file(void **state) {
   fixture *f = *state;
-  run(f, 4, 2, true);  // before: not noted
+  run(f, 4, 2, true);  // before recording
   ok(record(f, f->path));
   holds(f, HEAD);
   run(f, 6, 2, true);
@@ -191,11 +191,11 @@ static void what_runs_met_is_in_the_file(void **state) {
         "3 x=float32[6] shape=int64[2]{3,-1}\n"
         "2 x=float32[6] shape=int64[2]{3,-1} > reshape:0\n"
         "1 x=float32[6] shape=int64[2]{2,-1}\n");
-  run(f, 6, 2, true);  // no more
+  run(f, 6, 2, true);  // after recording
   ok(record(f, f->path));
   run(f, 6, 2, true);
   for (int i = 0; i < 3; i++) run(f, 8, 1, true);
-  lb_session_free(f->session);  // writes too
+  lb_session_free(f->session);  // also writes
   f->session = NULL;
   holds(f, HEAD
         "3 x=float32[6] shape=int64[2]{3,-1}\n"
@@ -204,7 +204,7 @@ static void what_runs_met_is_in_the_file(void **state) {
         "2 x=float32[6] shape=int64[2]{2,-1}\n");
 }
 
-static void runs_that_fail_are_not_noted(void **state) {
+static void failed_runs_are_not_recorded(void **state) {
   fixture *f = *state;
   ok(record(f, f->path));
   float x[4] = {0};
@@ -219,18 +219,18 @@ static void runs_that_fail_are_not_noted(void **state) {
   holds(f, HEAD);
 }
 
-static void the_signatures_seen_last_stay(void **state) {
+static void the_most_recent_signatures_are_kept(void **state) {
   fixture *f = *state;
   ok(record(f, f->path));
   enum { MORE = 100 };
-  for (int i = 0; i < LB_RECORD_MOST + MORE; i++) {
+  for (int i = 0; i < LB_RECORD_MAX + MORE; i++) {
     run(f, i, 0, false);
-    if (i % 50 == 0) run(f, 0, 0, false);  // often seen: it stays
+    if (i % 50 == 0) run(f, 0, 0, false);  // used often, so it is kept
   }
   ok(record(f, NULL));
   lb_shapes s;
   ok(lb_shapes_read(f->path, &s));
-  assert_int_equal(s.n, LB_RECORD_MOST);
+  assert_int_equal(s.n, LB_RECORD_MAX);
   assert_int_equal(s.list[0].inputs[0].dims[0], 0);
   assert_true(s.list[0].count > 50);
   for (size_t i = 1; i < s.n; i++) {
@@ -240,27 +240,29 @@ static void the_signatures_seen_last_stay(void **state) {
   lb_shapes_fini(&s);
 }
 
-static void refused(lb_status st, lb_code code, const char *text) {
+static void assert_refused(lb_status st, lb_code code, const char *text) {
   assert_int_equal(lb_status_code(st), code);
   if (!strstr(lb_status_message(st), text))
     fail_msg("%s\nlacks: %s", lb_status_message(st), text);
   lb_status_drop(st);
 }
 
-static void files_of_others_are_left_alone(void **state) {
+static void other_files_are_left_unchanged(void **state) {
   fixture *f = *state;
   const char *text = HEAD "5 tokens=int64[1,7]\n";
   testdir_write(&f->dir, "shapes", text);
-  refused(record(f, f->path), LB_INVALID,
-          "it is of another model: there is no input 'x'");
+  assert_refused(record(f, f->path), LB_INVALID,
+                 "the file is of another model: it has no input 'x'");
   holds(f, text);
   testdir_write(&f->dir, "shapes", "precious");
-  refused(record(f, f->path), LB_INVALID, "not a file of shapes");
+  assert_refused(record(f, f->path), LB_INVALID, "not a file of shapes");
   holds(f, "precious");
   testdir_write(&f->dir, "shapes", HEAD "1 x=float32[1] shape=int64[2]\n");
-  refused(record(f, f->path), LB_INVALID, "lacks the contents of input");
-  refused(record(f, "/no/such/folder/shapes"), LB_IO, "/no/such/folder");
-  run(f, 4, 2, true);  // goes on
+  assert_refused(record(f, f->path), LB_INVALID,
+                 "does not have the contents of input");
+  assert_refused(record(f, "/no/such/directory/shapes"), LB_IO,
+                 "/no/such/directory");
+  run(f, 4, 2, true);  // continues
   ok(record(f, NULL));
 }
 
@@ -289,13 +291,13 @@ static void a_forked_child_leaves_the_file_to_its_parent(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(text_and_signatures_are_the_same),
-      cmocka_unit_test(wrong_lines_are_named),
-      cmocka_unit_test(damaged_text_does_no_harm),
-      TEST(what_runs_met_is_in_the_file),
-      TEST(runs_that_fail_are_not_noted),
-      TEST(the_signatures_seen_last_stay),
-      TEST(files_of_others_are_left_alone),
+      cmocka_unit_test(signatures_round_trip_through_text),
+      cmocka_unit_test(errors_name_the_line),
+      cmocka_unit_test(corrupt_text_does_no_harm),
+      TEST(signatures_of_runs_are_in_the_file),
+      TEST(failed_runs_are_not_recorded),
+      TEST(the_most_recent_signatures_are_kept),
+      TEST(other_files_are_left_unchanged),
       TEST(a_forked_child_leaves_the_file_to_its_parent),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

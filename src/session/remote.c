@@ -1,5 +1,5 @@
-// session/remote.c -- copies between the host and a device with memory of its
-// own.
+// session/remote.c -- copies between the host and a device that does not share
+// its memory.
 #include "session/remote.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static lb_status find_remote(lb_context *c, size_t i, lb_remote **out) {
   return LB_OK;
 }
 
-// Sets *bytes, too: from the first element in memory to the end of the last.
+// Also sets *bytes: from the lowest address of the tensor to its end.
 static lb_status reserve(lb_context *c, size_t i, const lb_tensor *host,
                          size_t *bytes) {
   lb_remote *r;

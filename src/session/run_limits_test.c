@@ -1,4 +1,5 @@
-// session/run_limits_test.c -- runs that end early, and memory that falls back.
+// session/run_limits_test.c -- runs that end early, and memory that is freed
+// again.
 #include "base/run_limits.h"
 
 #include <stdlib.h>
@@ -13,10 +14,10 @@ typedef struct fixture {
   lb_graph *graph;
   lb_session *session;
   lb_alloc alloc;
-  int live;  // tensors of the allocator
+  int live;  // allocations not yet freed
   atomic_int cancel;
-  int steps;         // told so far
-  int cancel_after;  // so many; 0: never
+  int steps;         // reported so far
+  int cancel_after;  // cancel after this many steps; 0: never
 } fixture;
 
 static void *count_alloc(void *user, size_t size, size_t align) {
@@ -67,15 +68,16 @@ static lb_status count_step(void *user, const lb_step_event *e) {
   return LB_OK;
 }
 
-static lb_status run(fixture *f, int64_t n, lb_run_limits *bound,
+static lb_status run(fixture *f, int64_t n, lb_run_limits *limits,
                      lb_output *out) {
   float *in = calloc((size_t)n + 1, sizeof *in);
   assert_non_null(in);
   lb_tensor t = tensor(LB_F32, in, DIMS(n));
   lb_watcher watcher = {.step = count_step, .user = f};
   f->steps = 0;
-  lb_status st = lb_session_run_so(
-      f->session, &t, out, &(lb_run_how){.watcher = &watcher, .bound = bound});
+  lb_status st =
+      lb_session_run_with(f->session, &t, out,
+                          &(lb_run_how){.watcher = &watcher, .limits = limits});
   free(in);
   return st;
 }
@@ -92,7 +94,7 @@ static size_t kept(fixture *f) {
   return stats.arena_bytes;
 }
 
-static void says(lb_status st, const char *text) {
+static void assert_says(lb_status st, const char *text) {
   assert_int_equal(lb_status_code(st), LB_CANCELLED);
   if (!strstr(lb_status_message(st), text))
     fail_msg("%s\nlacks: %s", lb_status_message(st), text);
@@ -107,53 +109,53 @@ static void a_cancelled_run_ends_before_its_next_step(void **state) {
   run_well(f, 8);
   assert_int_equal(f->steps, 4);
   int live = f->live;
-  lb_run_limits bound = {.start_ns = lb_clock_ns(), .cancelled = &f->cancel};
+  lb_run_limits limits = {.start_ns = lb_clock_ns(), .cancelled = &f->cancel};
   lb_output out[2] = {{.wanted = true}, {.wanted = true}};
   f->cancel_after = 3;
-  says(run(f, 8, &bound, out), "ms, at Neg 'd', with 3 of 4 steps behind it");
+  assert_says(run(f, 8, &limits, out), "ms, at Neg 'd', after 3 of 4 steps");
   assert_int_equal(f->steps, 3);
   assert_null(out[0].data);
   assert_null(out[1].data);
-  assert_int_equal(f->live, live);  // what it had allocated was given back
+  assert_int_equal(f->live, live);  // its allocations were freed
   f->cancel = f->cancel_after = 0;
   run_well(f, 8);
   close_graph(f);
 }
 
-static void a_run_that_nothing_ends_is_as_any_other(void **state) {
+static void limits_that_are_not_reached_change_nothing(void **state) {
   (void)state;
   fixture *f = open_chain();
-  lb_run_limits bound = {.start_ns = lb_clock_ns(), .cancelled = &f->cancel};
-  bound.deadline_ns = bound.start_ns + (int64_t)3600 * 1000000000;
+  lb_run_limits limits = {.start_ns = lb_clock_ns(), .cancelled = &f->cancel};
+  limits.deadline_ns = limits.start_ns + (int64_t)3600 * 1000000000;
   lb_output out[2] = {{.wanted = true}, {0}};
-  ok(run(f, 3, &bound, out));
+  ok(run(f, 3, &limits, out));
   assert_int_equal(out[0].tensor.dims[0], 3);
   lb_output_free(f->session, &out[0]);
   close_graph(f);
 }
 
-static void a_run_whose_time_is_over_runs_nothing(void **state) {
+static void a_run_past_its_deadline_runs_nothing(void **state) {
   (void)state;
   fixture *f = open_chain();
-  lb_run_limits bound = {.start_ns = lb_clock_ns()};
-  bound.deadline_ns = bound.start_ns;
+  lb_run_limits limits = {.start_ns = lb_clock_ns()};
+  limits.deadline_ns = limits.start_ns;
   lb_output out[2] = {{.wanted = true}, {.wanted = true}};
-  lb_status st = run(f, 8, &bound, out);
-  assert_non_null(strstr(lb_status_message(st), "the run's time was over"));
-  says(st, "at Neg 'a', with 0 of 4 steps behind it");
+  lb_status st = run(f, 8, &limits, out);
+  assert_non_null(strstr(lb_status_message(st), "the run's deadline passed"));
+  assert_says(st, "at Neg 'a', after 0 of 4 steps");
   assert_int_equal(f->steps, 0);
-  assert_int_equal(bound.found, LB_LIMITS_LATE);
+  assert_int_equal(limits.found, LB_LIMITS_LATE);
   close_graph(f);
 }
 
-static void what_was_found_once_stays_found(void **state) {
+static void an_exceeded_limit_stays_exceeded(void **state) {
   (void)state;
   atomic_int cancel = 1;
-  lb_run_limits bound = {.cancelled = &cancel};
+  lb_run_limits limits = {.cancelled = &cancel};
   assert_false(lb_run_limits_exceeded(NULL));
-  assert_true(lb_run_limits_exceeded(&bound));
+  assert_true(lb_run_limits_exceeded(&limits));
   cancel = 0;
-  assert_true(lb_run_limits_exceeded(&bound));
+  assert_true(lb_run_limits_exceeded(&limits));
 }
 
 // acc = ----acc, five times.
@@ -161,8 +163,8 @@ static fixture *open_loop(void) {
   lb_graph *g;
   ok(lb_graph_new(&g));
   lb_value *x = param(g->main, "x", LB_F32, DIMS(-1)), *m;
-  static int64_t turns = 5;  // a constant borrows its data
-  lb_tensor five = tensor(LB_I64, &turns, 0, NULL);
+  static int64_t iterations = 5;  // a constant borrows its data
+  lb_tensor five = tensor(LB_I64, &iterations, 0, NULL);
   ok(lb_const_new(g, "m", &five, &m));
   lb_node *loop =
       node(g->main, LB_OP_Loop, "loop", 3, (lb_value *[]){m, NULL, x}, 1);
@@ -177,7 +179,7 @@ static fixture *open_loop(void) {
   return open_graph(g);
 }
 
-static void a_loop_ends_within_its_turn(void **state) {
+static void a_loop_ends_within_its_iteration(void **state) {
   (void)state;
   fixture *f = open_loop();
   lb_output out = {.wanted = true};
@@ -185,12 +187,12 @@ static void a_loop_ends_within_its_turn(void **state) {
   lb_output_free(f->session, &out);
   int each = f->steps / 5, all = f->steps;
   for (f->cancel_after = 1; f->cancel_after < each * 5; f->cancel_after++) {
-    lb_run_limits bound = {.start_ns = lb_clock_ns(), .cancelled = &f->cancel};
-    char turn[64];
-    snprintf(turn, sizeof turn,
-             "Loop 'loop': turn %d:", f->cancel_after / each);
+    lb_run_limits limits = {.start_ns = lb_clock_ns(), .cancelled = &f->cancel};
+    char expected[64];
+    snprintf(expected, sizeof expected,
+             "Loop 'loop': iteration %d:", f->cancel_after / each);
     out = (lb_output){.wanted = true};
-    says(run(f, 4, &bound, &out), turn);
+    assert_says(run(f, 4, &limits, &out), expected);
     assert_null(out.data);
     assert_int_equal(f->steps, f->cancel_after);
     f->cancel = 0;
@@ -202,17 +204,17 @@ static void a_loop_ends_within_its_turn(void **state) {
   close_graph(f);
 }
 
-static void one_run_may_have_less_memory_than_others(void **state) {
+static void one_run_may_have_a_lower_memory_limit(void **state) {
   (void)state;
   fixture *f = open_chain();
   run_well(f, 100000);
-  lb_run_limits bound = {.start_ns = lb_clock_ns(), .memory_limit = 100000};
+  lb_run_limits limits = {.start_ns = lb_clock_ns(), .memory_limit = 100000};
   lb_output out[2] = {{.wanted = true}, {.wanted = true}};
-  lb_status st = run(f, 100000, &bound, out);
+  lb_status st = run(f, 100000, &limits, out);
   assert_int_equal(lb_status_code(st), LB_OOM);
   assert_non_null(strstr(lb_status_message(st), "memory limit of 100000"));
   lb_status_drop(st);
-  ok(run(f, 1000, &bound, out));  // what the others left does not count
+  ok(run(f, 1000, &limits, out));  // memory of earlier runs does not count
   for (int i = 0; i < 2; i++) lb_output_free(f->session, &out[i]);
   run_well(f, 100000);
   close_graph(f);
@@ -222,7 +224,7 @@ static void one_run_may_have_less_memory_than_others(void **state) {
 
 enum { LARGE = 1 << 20, LITTLE = 1 << 10 };
 
-static void memory_falls_back_after_many_small_runs(void **state) {
+static void memory_is_freed_after_many_small_runs(void **state) {
   (void)state;
   fixture *f = open_chain();
   run_well(f, LARGE);
@@ -237,7 +239,7 @@ static void memory_falls_back_after_many_small_runs(void **state) {
   close_graph(f);
 }
 
-static void memory_stays_while_it_is_used_now_and_then(void **state) {
+static void memory_used_now_and_then_is_kept(void **state) {
   (void)state;
   fixture *f = open_chain();
   for (int i = 0; i < 4 * LB_UNDERUSED_RUNS; i++) {
@@ -247,7 +249,7 @@ static void memory_stays_while_it_is_used_now_and_then(void **state) {
   close_graph(f);
 }
 
-static void trimming_says_what_it_gives_back(void **state) {
+static void trimming_returns_the_bytes_freed(void **state) {
   (void)state;
   fixture *f = open_chain();
   run_well(f, LARGE);
@@ -258,7 +260,7 @@ static void trimming_says_what_it_gives_back(void **state) {
   close_graph(f);
 }
 
-// A run from within a run takes a context of its own.
+// A run inside a run takes a context of its own.
 static lb_status run_inside(void *user, const lb_step_event *e) {
   (void)e;
   fixture *f = user;
@@ -267,15 +269,15 @@ static lb_status run_inside(void *user, const lb_step_event *e) {
   return LB_OK;
 }
 
-static void contexts_that_nobody_needs_go(void **state) {
+static void unused_contexts_are_freed(void **state) {
   (void)state;
   fixture *f = open_chain();
   float in[4] = {0};
   lb_tensor t = tensor(LB_F32, in, DIMS(4));
   lb_output out[2] = {{.wanted = true}, {0}};
   lb_watcher watcher = {.step = run_inside, .user = f};
-  ok(lb_session_run_so(f->session, &t, out,
-                       &(lb_run_how){.watcher = &watcher}));
+  ok(lb_session_run_with(f->session, &t, out,
+                         &(lb_run_how){.watcher = &watcher}));
   lb_output_free(f->session, &out[0]);
   lb_session_stats stats;
   for (int i = 0; i < LB_IDLE_RUNS; i++) run_well(f, LITTLE);
@@ -290,15 +292,15 @@ static void contexts_that_nobody_needs_go(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_cancelled_run_ends_before_its_next_step),
-      cmocka_unit_test(a_run_that_nothing_ends_is_as_any_other),
-      cmocka_unit_test(a_run_whose_time_is_over_runs_nothing),
-      cmocka_unit_test(what_was_found_once_stays_found),
-      cmocka_unit_test(a_loop_ends_within_its_turn),
-      cmocka_unit_test(one_run_may_have_less_memory_than_others),
-      cmocka_unit_test(memory_falls_back_after_many_small_runs),
-      cmocka_unit_test(memory_stays_while_it_is_used_now_and_then),
-      cmocka_unit_test(trimming_says_what_it_gives_back),
-      cmocka_unit_test(contexts_that_nobody_needs_go),
+      cmocka_unit_test(limits_that_are_not_reached_change_nothing),
+      cmocka_unit_test(a_run_past_its_deadline_runs_nothing),
+      cmocka_unit_test(an_exceeded_limit_stays_exceeded),
+      cmocka_unit_test(a_loop_ends_within_its_iteration),
+      cmocka_unit_test(one_run_may_have_a_lower_memory_limit),
+      cmocka_unit_test(memory_is_freed_after_many_small_runs),
+      cmocka_unit_test(memory_used_now_and_then_is_kept),
+      cmocka_unit_test(trimming_returns_the_bytes_freed),
+      cmocka_unit_test(unused_contexts_are_freed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,32 +15,32 @@
 #include "session/run.h"
 #include "session/microbatch.h"
 
-#define LOOK_RUNS \
-  32  // between looks for contexts that nobody needs: with
-      // LB_IDLE_RUNS the 128 that are told
+// Runs between checks for unused contexts: with LB_IDLE_RUNS, they are freed
+// after at most 128.
+#define CLEANUP_RUNS 32
 
 #define DEFAULT_PLAN_BYTES ((size_t)24 << 20)
 #define DEFAULT_LOOP_LIMIT 10000000
 
-// Kernels are compiled for it in the background.
-static bool is_eager(const lb_session *s) {
+// Are kernels compiled for it in the background?
+static bool compiles_in_background(const lb_session *s) {
   return s->options.service && !s->options.quiet;
 }
 
-static bool holds(const lb_session *s) {
-  return is_eager(s) && !s->options.passive;
+static bool begins_background(const lb_session *s) {
+  return compiles_in_background(s) && !s->options.passive;
 }
 
 static lb_status prepare(lb_session *s) {
   lb_pass_options passes = {.eval = lb_eval_node,
-                            .images = s->options.slots != NULL,
+                            .channels_last = s->options.slots != NULL,
                             .off = s->options.passes_off,
                             .log = s->options.log};
   LB_TRY(lb_infer_graph(s->graph));
   LB_TRY(lb_graph_optimize(s->graph, &passes));
   LB_TRY(lb_infer_graph(s->graph));
   LB_TRY(lb_graph_verify(s->graph));
-  if (s->options.near_bytes) LB_TRY(lb_batch_find(s->graph, &s->batch));
+  if (s->options.l2_bytes) LB_TRY(lb_batch_find(s->graph, &s->batch));
   lb_version *first;
   LB_TRY(lb_session_build(s, &(lb_partition_options){0}, &first));
   atomic_init(&s->versions.current, first);
@@ -74,13 +74,13 @@ lb_status lb_session_new(lb_graph *graph, const lb_session_options *o,
     lb_session_free(s);
   } else {
     if (s->options.service) s->number = lb_service_join(s->options.service);
-    if (holds(s)) lb_service_hold(s->options.service);
+    if (begins_background(s)) lb_service_begin_background(s->options.service);
     *out = s;
   }
   return st;
 }
 
-// Unsigned sums wrap around, and back.
+// Unsigned sums may wrap around and back.
 static void count_scratch(lb_session *s, lb_context *c, size_t bytes) {
   if (bytes != c->counted)
     atomic_fetch_add_explicit(&s->scratch_bytes, bytes - c->counted,
@@ -93,16 +93,17 @@ static void free_context(lb_session *s, lb_context *c) {
   lb_version *v = c ? c->version : NULL;
   if (c) count_scratch(s, c, 0);
   lb_context_free(c);
-  lb_session_leave(s, v);
+  lb_session_release_version(s, v);
 }
 
 void lb_session_free(lb_session *s) {
   if (!s) return;
   if (s->number) lb_service_leave(s->options.service, s->number);
-  if (s->number && holds(s)) lb_service_let_go(s->options.service);
+  if (s->number && begins_background(s))
+    lb_service_end_background(s->options.service);
   lb_recorder_free(s->recorder);
   for (int i = 0; i < LB_IDLE_CONTEXTS; i++) free_context(s, s->idle[i]);
-  lb_session_leave(s, s->versions.current);
+  lb_session_release_version(s, s->versions.current);
   lb_plans_fini(&s->plans);
   lb_versions_fini(&s->versions);
   free(s);
@@ -114,11 +115,11 @@ static lb_version *current(const lb_session *s) {
   return atomic_load(&s->versions.current);
 }
 
-// Gives it the version of a run, or with NULL the current one.
+// Gives the context the version of `run`, or the current one if that is NULL.
 static void set_version(lb_session *s, lb_context *c, const lb_context *run) {
   if (c->version == (run ? run->version : current(s))) return;
-  lb_context_forget(c);
-  lb_session_leave(s, c->version);
+  lb_context_drop_plan(c);
+  lb_session_release_version(s, c->version);
   c->version = run ? lb_version_retain(run->version) : lb_version_take(s);
   c->program = c->version->program;
 }
@@ -153,8 +154,8 @@ static void put_context(lb_session *s, lb_context *c) {
   free_context(s, c);
 }
 
-// Idle contexts let go of versions that are not current.
-static void leave_others(lb_session *s) {
+// Idle contexts release versions that are not current.
+static void release_old_versions(lb_session *s) {
   const lb_version *now;
   do {
     now = current(s);
@@ -162,8 +163,8 @@ static void leave_others(lb_session *s) {
       lb_context *c = atomic_exchange(&s->idle[i], NULL);
       if (!c) continue;
       if (c->version != now) {
-        lb_context_forget(c);
-        lb_session_leave(s, c->version);
+        lb_context_drop_plan(c);
+        lb_session_release_version(s, c->version);
         c->version = NULL;
       }
       put_context(s, c);
@@ -171,21 +172,21 @@ static void leave_others(lb_session *s) {
   } while (current(s) != now);
 }
 
-static void keep_context(lb_session *s, lb_context *c) {
-  const lb_version *v = c->version;  // another run may have the context soon
+static void return_context(lb_session *s, lb_context *c) {
+  const lb_version *v = c->version;  // another run may take the context soon
   count_scratch(s, c, c->budget->kept);
   put_context(s, c);
-  if (v && v != current(s)) leave_others(s);
+  if (v && v != current(s)) release_old_versions(s);
 }
 
 void lb_session_swap(lb_session *s, lb_version *v) {
   lb_version *old = atomic_exchange(&s->versions.current, lb_version_retain(v));
-  leave_others(s);
-  lb_session_leave(s, old);
+  release_old_versions(s);
+  lb_session_release_version(s, old);
 }
 
-// Frees idle contexts that no run has used for long: there were more runs at
-// once than there are.
+// Frees idle contexts that no run has used for long, after a time with more
+// concurrent runs.
 static void free_unused(lb_session *s, uint64_t run) {
   for (int i = 0; i < LB_IDLE_CONTEXTS; i++) {
     if (!atomic_load_explicit(&s->idle[i], memory_order_relaxed)) continue;
@@ -195,7 +196,7 @@ static void free_unused(lb_session *s, uint64_t run) {
                           lb_context_trim(c), "%s", "");
       free_context(s, c);
     } else if (c) {
-      keep_context(s, c);
+      return_context(s, c);
     }
   }
 }
@@ -212,10 +213,10 @@ void lb_session_give_context(lb_session *s, lb_context *c) {
     lb_event_emit_since(s->options.events, MEMORY_TRIMMED, ARENA_UNDERUSED, 0,
                         freed, "%s", "");
   c->watcher = NULL;
-  c->bound = NULL;
+  c->limits = NULL;
   c->lends = false;
-  keep_context(s, c);
-  if (run % LOOK_RUNS == 0) free_unused(s, run);
+  return_context(s, c);
+  if (run % CLEANUP_RUNS == 0) free_unused(s, run);
 }
 
 size_t lb_session_trim(lb_session *s) {
@@ -232,20 +233,20 @@ size_t lb_session_trim(lb_session *s) {
 
 lb_status lb_session_run(lb_session *s, const lb_tensor *inputs,
                          lb_output *outputs) {
-  return lb_session_run_so(s, inputs, outputs, &(lb_run_how){0});
+  return lb_session_run_with(s, inputs, outputs, &(lb_run_how){0});
 }
 
-static void tell_run(const lb_session *s, const lb_tensor *inputs,
-                     const lb_run_limits *bound, lb_status st, int64_t start) {
+static void emit_run(const lb_session *s, const lb_tensor *inputs,
+                     const lb_run_limits *limits, lb_status st, int64_t start) {
   lb_events *e = s->options.events;
   char shapes[LB_EVENT_TEXT];
   lb_run_shapes(s->graph->main, inputs, shapes, sizeof shapes);
   if (!lb_failed(st)) {
     lb_event_emit_since(e, RUN_ENDED, DONE, start, 0, "%s", shapes);
-  } else if (bound && bound->found == LB_LIMITS_LATE) {
+  } else if (limits && limits->found == LB_LIMITS_LATE) {
     lb_event_emit_since(e, RUN_CANCELLED, DEADLINE, start, 0, "%s",
                         lb_status_message(st));
-  } else if (bound && bound->found) {
+  } else if (limits && limits->found) {
     lb_event_emit_since(e, RUN_CANCELLED, CANCELLED, start, 0, "%s",
                         lb_status_message(st));
   } else {
@@ -266,35 +267,35 @@ static size_t limit_of(size_t a, size_t b) {
   return a < b ? a : b;
 }
 
-lb_status lb_session_run_so(lb_session *s, const lb_tensor *inputs,
-                            lb_output *outputs, const lb_run_how *how) {
+lb_status lb_session_run_with(lb_session *s, const lb_tensor *inputs,
+                              lb_output *outputs, const lb_run_how *how) {
   lb_lru *lru = s->options.slots ? s->options.slots->lru : NULL;
   lb_context *c;
   int64_t start = lb_event_start(s->options.events);
   LB_TRY(lb_check_inputs(s->graph, inputs));
   LB_TRY(take_for_run(s, &c));
   c->watcher = how->watcher;
-  c->bound = how->bound;
+  c->limits = how->limits;
   c->lends = how->lends;
   c->lent = how->scratch;
   c->lent_bytes = how->scratch_bytes;
   if (how->pool) c->pool = how->pool;
   if (how->alloc) c->results = how->alloc;
   lb_context_begin(c, limit_of(s->options.memory_limit,
-                               how->bound ? how->bound->memory_limit : 0));
+                               how->limits ? how->limits->memory_limit : 0));
   lb_pool *pool = c->pool;
   lb_pool_enter(pool);
-  lb_lru_enter(lru, c->stay);
+  lb_lru_enter(lru, c->reader);
   lb_caller_enter();
   lb_status st = lb_microbatch_run(s, c, inputs, outputs);
   lb_caller_leave();
-  lb_lru_leave(lru, c->stay);
+  lb_lru_leave(lru, c->reader);
   lb_pool_leave(pool);
   lb_session_give_context(s, c);
   lb_recorder *recorder =
       atomic_load_explicit(&s->recorder, memory_order_acquire);
   if (recorder && !lb_failed(st)) lb_recorder_note(recorder, inputs, outputs);
-  if (start) tell_run(s, inputs, how->bound, st, start);
+  if (start) emit_run(s, inputs, how->limits, st, start);
   for (uint32_t i = 0; lb_failed(st) && i < s->graph->main->n_results; i++)
     free_output(how->alloc ? how->alloc : s->options.alloc, &outputs[i]);
   return st;
@@ -324,7 +325,7 @@ static lb_plan_counts count_steps(const lb_plan *plan) {
   return n;
 }
 
-static lb_status tell_steps(const lb_plan *plan, const lb_watcher *watcher) {
+static lb_status emit_steps(const lb_plan *plan, const lb_watcher *watcher) {
   for (uint32_t i = 0; watcher && i < plan->n_steps; i++) {
     const lb_step *step = &plan->steps[i];
     lb_step_event e;
@@ -336,30 +337,33 @@ static lb_status tell_steps(const lb_plan *plan, const lb_watcher *watcher) {
   return LB_OK;
 }
 
-// The plans that a run would use; *out is that of the first slice.
-static lb_status plan_slices(lb_session *s, lb_context *c, const lb_tensor *in,
-                             const lb_output *outputs, lb_plan **out) {
+// Builds all plans that a run would use; *out is that of the first micro-batch.
+static lb_status plan_microbatches(lb_session *s, lb_context *c,
+                                   const lb_tensor *in,
+                                   const lb_output *outputs, lb_plan **out) {
   const lb_region *r = s->graph->main;
-  lb_microbatches cut;
-  LB_TRY(lb_microbatch_cut(s, c, in, outputs, &cut));
-  int64_t n = lb_microbatches_count(&cut);
+  lb_microbatches split;
+  LB_TRY(lb_microbatch_split(s, c, in, outputs, &split));
+  int64_t n = lb_microbatches_count(&split);
   if (n == 1) return lb_run_plan(s, c, r, in, outputs, out);
   lb_tensor *part = lb_arena_new(&c->keys, lb_tensor, r->n_params);
   if (!part) return lb_oom();
-  // Longer slices come first: those between are like one of these.
-  int64_t own = cut.lanes * cut.each;
-  int64_t ends[] = {n - 1, own < n ? own : 0, cut.each ? cut.each - 1 : 0, 0};
+  // Longer micro-batches come first, so each of the others equals one of these.
+  int64_t on_workers = split.workers * split.per_worker;
+  int64_t ends[] = {n - 1, on_workers < n ? on_workers : 0,
+                    split.per_worker ? split.per_worker - 1 : 0, 0};
   for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
     lb_plan_release(*out);
-    lb_microbatch_inputs(s, in, &cut, ends[i], part);
+    lb_microbatch_inputs(s, in, &split, ends[i], part);
     LB_TRY(lb_run_plan(s, c, r, part, outputs, out));
   }
   return LB_OK;
 }
 
-static lb_status plan_so(lb_session *s, const lb_tensor *inputs,
-                         const lb_output *outputs, const lb_watcher *watcher,
-                         lb_plan_counts *out) {
+static lb_status plan_with_watcher(lb_session *s, const lb_tensor *inputs,
+                                   const lb_output *outputs,
+                                   const lb_watcher *watcher,
+                                   lb_plan_counts *out) {
   const lb_region *r = s->graph->main;
   lb_context *c;
   lb_plan *plan = NULL;
@@ -369,23 +373,24 @@ static lb_status plan_so(lb_session *s, const lb_tensor *inputs,
   lb_status st = all ? check_contents(c->program, inputs) : lb_oom();
   for (uint32_t i = 0; all && i < r->n_results; i++) all[i].wanted = true;
   if (!lb_failed(st))
-    st = plan_slices(s, c, inputs, outputs ? outputs : all, &plan);
+    st = plan_microbatches(s, c, inputs, outputs ? outputs : all, &plan);
   if (!lb_failed(st)) *out = count_steps(plan);
-  if (!lb_failed(st)) st = tell_steps(plan, watcher);
+  if (!lb_failed(st)) st = emit_steps(plan, watcher);
   lb_plan_release(plan);
   lb_arena_reset(&c->keys);
-  keep_context(s, c);
+  return_context(s, c);
   return st;
 }
 
 lb_status lb_session_plan(lb_session *s, const lb_tensor *inputs,
                           const lb_output *outputs, lb_plan_counts *out) {
-  return plan_so(s, inputs, outputs, NULL, out);
+  return plan_with_watcher(s, inputs, outputs, NULL, out);
 }
 
-lb_status lb_session_emit(lb_session *s, const lb_tensor *inputs,
-                          const lb_watcher *watcher, lb_plan_counts *out) {
-  return plan_so(s, inputs, NULL, watcher, out);
+lb_status lb_session_plan_watched(lb_session *s, const lb_tensor *inputs,
+                                  const lb_watcher *watcher,
+                                  lb_plan_counts *out) {
+  return plan_with_watcher(s, inputs, NULL, watcher, out);
 }
 
 lb_status lb_session_record(lb_session *s, const char *path,
@@ -395,7 +400,7 @@ lb_status lb_session_record(lb_session *s, const char *path,
   if (!r) {
     lb_version *v = lb_version_take(s);
     lb_status st = lb_recorder_new(v->program, log, &r);
-    lb_session_leave(s, v);
+    lb_session_release_version(s, v);
     LB_TRY(st);
     if (!atomic_compare_exchange_strong(&s->recorder, &none, r)) {
       lb_recorder_free(r);
@@ -405,13 +410,13 @@ lb_status lb_session_record(lb_session *s, const char *path,
   return lb_recorder_set(r, path);
 }
 
-typedef struct telling {
+typedef struct slot_visitor {
   void (*fn)(void *user, lb_slot *slot);
   void *user;
-} telling;
+} slot_visitor;
 
-static void tell_slots(void *user, const lb_plan *plan) {
-  const telling *t = user;
+static void visit_slots(void *user, const lb_plan *plan) {
+  const slot_visitor *t = user;
   for (uint32_t i = 0; i < plan->n_steps; i++)
     for (const lb_launch *l = plan->steps[i].launch; l; l = l->next)
       t->fn(t->user, l->slot);
@@ -419,14 +424,14 @@ static void tell_slots(void *user, const lb_plan *plan) {
 
 void lb_session_each_slot(lb_session *s, void (*fn)(void *user, lb_slot *slot),
                           void *user) {
-  lb_plans_each(&s->plans, tell_slots, &(telling){fn, user});
+  lb_plans_each(&s->plans, visit_slots, &(slot_visitor){fn, user});
 }
 
 // -- settling ----------------------------------------------------------------
 
-static void each_slot(void *user, void (*ask)(void *to, lb_slot *slot),
+static void each_slot(void *user, void (*enqueue)(void *to, lb_slot *slot),
                       void *to) {
-  lb_session_each_slot(user, ask, to);
+  lb_session_each_slot(user, enqueue, to);
 }
 
 lb_status lb_session_settle(lb_session *s, double seconds, uint64_t users) {
@@ -463,14 +468,14 @@ void lb_session_stats_get(lb_session *s, lb_session_stats *out) {
   lb_lock_give(&v->weights.lock);
   lb_version *now = lb_version_take(s);
   out->version = lb_version_number(now);
-  lb_session_leave(s, now);
+  lb_session_release_version(s, now);
   for (int i = 0; i < LB_IDLE_CONTEXTS; i++) {
-    lb_context *c = atomic_exchange(&s->idle[i], NULL);  // nobody runs in it
+    lb_context *c = atomic_exchange(&s->idle[i], NULL);  // not in use
     if (!c) continue;
     out->contexts++;
     out->arena_bytes += c->budget->kept;
     out->own_bytes += sizeof *c + c->scratch.used + c->keys.used;
-    keep_context(s, c);
+    return_context(s, c);
   }
   lb_lock_take(&s->plans.lock);
   out->plans = s->plans.map.count;

@@ -1,4 +1,4 @@
-// session/session_test.c -- graphs made by hand, run through plan and session.
+// session/session_test.c -- graphs built by hand, run through plan and session.
 #include "session/session.h"
 
 #include "graph/build_test.h"
@@ -11,7 +11,7 @@ static lb_graph *new_graph(void) {
 
 static lb_session *new_session(lb_graph *g) {
   lb_session *s;
-  // Passes off: what the tests build by hand is what they run.
+  // Passes are off: tests run the graphs as they are built.
   ok(lb_session_new(g, &(lb_session_options){.passes_off = UINT64_MAX}, &s));
   return s;
 }
@@ -52,7 +52,7 @@ static void shapes_may_change_from_run_to_run(void **state) {
   finish(s, g);
 }
 
-static void a_run_that_nobody_asks_anything_has_no_steps(void **state) {
+static void a_run_without_wanted_outputs_has_no_steps(void **state) {
   (void)state;
   lb_graph *g = new_graph();
   lb_value *x = param(g->main, "x", LB_F32, DIMS(-1));
@@ -66,13 +66,13 @@ static void a_run_that_nobody_asks_anything_has_no_steps(void **state) {
   finish(s, g);
 }
 
-static void results_go_into_the_memory_that_is_given(void **state) {
+static void results_are_written_to_given_memory(void **state) {
   (void)state;
   lb_graph *g = new_graph();
   lb_value *x = param(g->main, "x", LB_F32, DIMS(-1));
   lb_value *y = NODE1(g->main, Neg, "neg", x), *shape;
   ok(lb_const_ints(g, "shape", (int64_t[]){-1, 1}, 2, &shape));
-  // Two results: the second is a reshape, and lands without a copy.
+  // Two results: the second is a reshape, and is written without a copy.
   RESULTS(g->main, NODE1(g->main, Reshape, "r", y, shape), x);
   lb_session *s = new_session(g);
   float in[] = {1, 2, 3}, a[3], b[2];
@@ -96,7 +96,7 @@ static void results_go_into_the_memory_that_is_given(void **state) {
   finish(s, g);
 }
 
-// x -> NonZero -> Transpose: dims that only the data tells.
+// x -> NonZero -> Transpose: data-dependent dims.
 static void shapes_that_depend_on_data_start_a_stage(void **state) {
   (void)state;
   lb_graph *g = new_graph();
@@ -146,8 +146,8 @@ static void branches_decided_by_data_run_the_right_side(void **state) {
   (void)state;
   lb_graph *g = branching_graph();
   lb_session *s = new_session(g);
-  for (int turn = 0; turn < 4; turn++) {
-    float sign = turn & 1 ? -1.f : 1.f, in[] = {2 * sign, 3 * sign};
+  for (int round = 0; round < 4; round++) {
+    float sign = round & 1 ? -1.f : 1.f, in[] = {2 * sign, 3 * sign};
     lb_tensor t = tensor(LB_F32, in, DIMS(2));
     lb_output out[2] = {{.wanted = true}, {.wanted = true}};
     ok(lb_session_run(s, &t, out));
@@ -162,8 +162,8 @@ static void branches_decided_by_data_run_the_right_side(void **state) {
   finish(s, g);
 }
 
-// If dim 1 of x is 1, it is squeezed; then the largest of each row is taken.
-// Which dims the result has, the branch decides.
+// If dim 1 of x is 1, it is squeezed; then the maximum of each row is taken.
+// The branch decides the dims of the result.
 static lb_graph *squeezing_graph(void) {
   lb_graph *g = new_graph();
   lb_value *x = param(g->main, "x", LB_F32, DIMS(-1, -1, 4)), *one, *last;
@@ -187,7 +187,7 @@ static lb_graph *squeezing_graph(void) {
   return g;
 }
 
-static void what_follows_a_branch_is_the_same_inside_it(void **state) {
+static void nodes_moved_into_branches_give_the_same_results(void **state) {
   (void)state;
   for (int plain = 0; plain < 2; plain++) {
     lb_graph *g = squeezing_graph();
@@ -277,14 +277,14 @@ static void a_loop_without_end_hits_its_limit(void **state) {
   lb_status st = lb_session_run(s, in, out);
   assert_int_equal(lb_status_code(st), LB_INVALID);
   assert_non_null(strstr(lb_status_message(st),
-                         "Loop 'loop': turn 7: more turns than the session's "
-                         "loop_limit allows"));
+                         "Loop 'loop': iteration 7: loop_limit (7, nested "
+                         "loops included) reached; raise it"));
   lb_status_drop(st);
   assert_null(out[0].data);
   finish(s, g);
 }
 
-// A Loop of m turns in a Loop of m turns.
+// A Loop of m iterations in a Loop of m iterations.
 static lb_graph *nested_graph(void) {
   lb_graph *g = new_graph();
   lb_value *m = param(g->main, "m", LB_I64, 0, NULL);
@@ -309,13 +309,15 @@ static lb_graph *nested_graph(void) {
   return g;
 }
 
-static void turns_of_inner_loops_count_too(void **state) {
+static void iterations_of_inner_loops_count_too(void **state) {
   (void)state;
-  for (int64_t limit = 11; limit <= 12; limit++) {  // 3 turns, 3 in each
+  for (int64_t limit = 11; limit <= 12;
+       limit++) {  // 3 iterations, with 3 in each
     lb_graph *g = nested_graph();
     lb_session *s;
     ok(lb_session_new(g, &(lb_session_options){.loop_limit = limit}, &s));
-    for (int run = 0; run < 2; run++) {  // each run has all turns again
+    for (int run = 0; run < 2;
+         run++) {  // each run starts with no iterations used
       int64_t m = 3;
       float x = 1;
       lb_tensor in[] = {tensor(LB_I64, &m, 0, NULL),
@@ -332,7 +334,7 @@ static void turns_of_inner_loops_count_too(void **state) {
   }
 }
 
-static void a_scan_of_nothing_hits_the_limit(void **state) {
+static void a_scan_of_empty_rows_hits_the_limit(void **state) {
   (void)state;
   lb_graph *g = new_graph();
   lb_value *x = param(g->main, "x", LB_F32, DIMS(-1, 0));
@@ -358,7 +360,7 @@ static void a_scan_of_nothing_hits_the_limit(void **state) {
   finish(s, g);
 }
 
-static void inputs_are_held_against_declarations(void **state) {
+static void inputs_are_checked_against_declarations(void **state) {
   (void)state;
   lb_graph *g = new_graph();
   lb_dim batch;
@@ -414,9 +416,9 @@ static void a_run_stays_under_its_memory_limit(void **state) {
   finish(s, g);
 }
 
-// NonZero keeps a buffer of its own, Abs needs the arena: what one run took
-// must not be counted against the next.
-static void a_run_does_not_pay_for_the_ones_before(void **state) {
+// NonZero needs a dynamic buffer, Abs needs the arena: the memory of one run
+// must not count against the next.
+static void a_run_is_not_charged_for_earlier_ones(void **state) {
   (void)state;
   lb_graph *g = new_graph();
   lb_value *x = param(g->main, "x", LB_F32, DIMS(-1));
@@ -427,8 +429,8 @@ static void a_run_does_not_pay_for_the_ones_before(void **state) {
   ok(lb_session_new(g, &(lb_session_options){.memory_limit = 20000}, &s));
   static float in[4096];
   for (int i = 0; i < 4096; i++) in[i] = 1;
-  for (int turn = 0; turn < 4; turn++) {
-    bool abs = turn % 2;
+  for (int round = 0; round < 4; round++) {
+    bool abs = round % 2;
     lb_output out[2] = {{.wanted = abs}, {.wanted = !abs}};
     lb_tensor t =
         tensor(LB_F32, in, DIMS(abs ? 4096 : 1024));  // 16 KB of values
@@ -463,18 +465,18 @@ static void plans_stay_under_their_budget(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(shapes_may_change_from_run_to_run),
-      cmocka_unit_test(a_run_that_nobody_asks_anything_has_no_steps),
-      cmocka_unit_test(results_go_into_the_memory_that_is_given),
+      cmocka_unit_test(a_run_without_wanted_outputs_has_no_steps),
+      cmocka_unit_test(results_are_written_to_given_memory),
       cmocka_unit_test(shapes_that_depend_on_data_start_a_stage),
       cmocka_unit_test(branches_decided_by_data_run_the_right_side),
-      cmocka_unit_test(what_follows_a_branch_is_the_same_inside_it),
+      cmocka_unit_test(nodes_moved_into_branches_give_the_same_results),
       cmocka_unit_test(loops_carry_values_and_collect_scans),
       cmocka_unit_test(a_loop_without_end_hits_its_limit),
-      cmocka_unit_test(turns_of_inner_loops_count_too),
-      cmocka_unit_test(a_scan_of_nothing_hits_the_limit),
-      cmocka_unit_test(inputs_are_held_against_declarations),
+      cmocka_unit_test(iterations_of_inner_loops_count_too),
+      cmocka_unit_test(a_scan_of_empty_rows_hits_the_limit),
+      cmocka_unit_test(inputs_are_checked_against_declarations),
       cmocka_unit_test(a_run_stays_under_its_memory_limit),
-      cmocka_unit_test(a_run_does_not_pay_for_the_ones_before),
+      cmocka_unit_test(a_run_is_not_charged_for_earlier_ones),
       cmocka_unit_test(plans_stay_under_their_budget),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 // session/session_threads_test.c -- 8 threads, one session, mixed shapes, and a
-// plan cache so small that plans are evicted while others run them. Runs under
-// TSan in scripts/test. Then the same while runs are cancelled, memory is
-// trimmed, shapes are recorded and a listener is told of all of it.
+// plan cache so small that plans are evicted while other threads run them. Runs
+// under TSan in scripts/test. Then the same while runs are cancelled, memory is
+// trimmed, shapes are recorded and a listener receives all events.
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -18,12 +18,12 @@ typedef struct job {
   lb_session *s;
   unsigned seed;
   int bad;
-  int cancelled;             // runs that were
-  const atomic_int *cancel;  // NULL: no run is bounded; else every other
+  int cancelled;             // number of cancelled runs
+  const atomic_int *cancel;  // NULL: no run has limits; else every other
 } job;
 
-// y = relu(x*w) and the positions of y's nonzero elements: a product on the
-// pool, then a stage that depends on data.
+// y = relu(x*w) and the positions of y's nonzero elements: a matmul on the
+// pool, then a data-dependent stage.
 static lb_graph *new_graph(void) {
   static float w[3 * 5];
   for (int i = 0; i < 15; i++) w[i] = (float)(i % 7) - 3;
@@ -64,12 +64,12 @@ static void *work(void *user) {
       x[i] = (float)(rand_r(&j->seed) % 5) - 2;
     lb_tensor in = tensor(LB_F32, x, DIMS(n, 3));
     lb_output out[2] = {{.wanted = true}, {.wanted = true}};
-    lb_run_limits bound = {.start_ns = lb_clock_ns(), .cancelled = j->cancel};
+    lb_run_limits limits = {.start_ns = lb_clock_ns(), .cancelled = j->cancel};
     bool bounded = j->cancel && rand_r(&j->seed) % 2;
     if (rand_r(&j->seed) % 2)
-      bound.deadline_ns = bound.start_ns + rand_r(&j->seed) % 50000;
-    lb_run_how how = {.bound = bounded ? &bound : NULL};
-    lb_status st = lb_session_run_so(j->s, &in, out, &how);
+      limits.deadline_ns = limits.start_ns + rand_r(&j->seed) % 50000;
+    lb_run_how how = {.limits = bounded ? &limits : NULL};
+    lb_status st = lb_session_run_with(j->s, &in, out, &how);
     bool ended = bounded && lb_status_code(st) == LB_CANCELLED;
     j->cancelled += ended;
     if (ended ? out[0].data || out[1].data : lb_failed(st) || !check(out, x, n))
@@ -111,7 +111,7 @@ static void eight_threads_share_one_session(void **state) {
   lb_graph_free(g);
 }
 
-// -- and while all else goes on -----------------------------------------------
+// -- with concurrent changes --------------------------------------------------
 
 typedef struct meddler {
   lb_session *s;
@@ -143,7 +143,7 @@ static void *meddle(void *user) {
   return NULL;
 }
 
-static void runs_are_right_while_others_meddle(void **state) {
+static void runs_are_correct_during_concurrent_changes(void **state) {
   (void)state;
   testdir dir;
   assert_int_equal(testdir_init(&dir), 0);
@@ -184,7 +184,7 @@ static void runs_are_right_while_others_meddle(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(runs_are_right_while_others_meddle),
+      cmocka_unit_test(runs_are_correct_during_concurrent_changes),
       cmocka_unit_test(eight_threads_share_one_session),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,7 +10,7 @@
 
 #include "graph/graph.h"
 
-#define HEAD "# limber-shapes 1"
+#define HEADER "# limber-shapes 1"
 
 // -- writing -----------------------------------------------------------------
 
@@ -25,8 +25,8 @@ static void print_name(const char *name, lb_strbuf *out) {
   }
 }
 
-// An integer, or one times a power of two, "3p-1": exact, and the same in every
-// locale.
+// An integer, or an integer times a power of two, "3p-1": exact, and
+// independent of the locale.
 static void print_real(double v, lb_strbuf *out) {
   if (isnan(v) || isinf(v)) {
     lb_strbuf_puts(out, isnan(v) ? "nan" : v < 0 ? "-inf" : "inf");
@@ -39,7 +39,7 @@ static void print_real(double v, lb_strbuf *out) {
   if (m && e) lb_strbuf_printf(out, "p%d", e);
 }
 
-// Elements may lie at any address.
+// Elements may be unaligned.
 static void print_element(const lb_tensor *t, int64_t i, lb_strbuf *out) {
   const char *at = (const char *)t->data + (size_t)i * lb_dtype_size(t->dtype);
   switch (t->dtype) {
@@ -94,7 +94,9 @@ static void print_input(const char *name, const lb_tensor *t, lb_strbuf *out) {
   lb_strbuf_putc(out, '}');
 }
 
-void lb_shapes_print_head(lb_strbuf *out) { lb_strbuf_puts(out, HEAD "\n"); }
+void lb_shapes_print_header(lb_strbuf *out) {
+  lb_strbuf_puts(out, HEADER "\n");
+}
 
 void lb_shapes_print(const lb_recorded_signature *s, lb_strbuf *out) {
   lb_strbuf_printf(out, "%" PRIu64, s->count);
@@ -110,14 +112,14 @@ void lb_shapes_print(const lb_recorded_signature *s, lb_strbuf *out) {
 
 // -- reading -----------------------------------------------------------------
 
-typedef struct reader {
+typedef struct shapes_reader {
   lb_shapes *out;
   char *at;           // NUL-terminated: one line
-  const char *wrong;  // NULL where it fails: out of memory
-} reader;
+  const char *error;  // if NULL on failure: out of memory
+} shapes_reader;
 
-static bool fail_reader(reader *r, const char *wrong) {
-  if (!r->wrong) r->wrong = wrong;
+static bool fail_reader(shapes_reader *r, const char *error) {
+  if (!r->error) r->error = error;
   return false;
 }
 
@@ -128,7 +130,7 @@ static int hex_digit(char c) {
 }
 
 // Up to a blank, '=' or the end; decoded in place.
-static bool read_name(reader *r, const char **out) {
+static bool read_name(shapes_reader *r, const char **out) {
   char *to = r->at, *name = r->at;
   while (*r->at && *r->at != ' ' && *r->at != '=') {
     char c = *r->at++;
@@ -146,17 +148,17 @@ static bool read_name(reader *r, const char **out) {
   return *out != NULL;
 }
 
-static bool read_size(reader *r, int64_t *out) {
+static bool read_size(shapes_reader *r, int64_t *out) {
   char *end;
   errno = 0;
   *out = strtoll(r->at, &end, 10);
   if (end == r->at || errno || *out < 0 || !isdigit((unsigned char)*r->at))
-    return fail_reader(r, "a size is no number");
+    return fail_reader(r, "a dim is not a number");
   r->at = end;
   return true;
 }
 
-static bool read_dtype(reader *r, lb_dtype *out) {
+static bool read_dtype(shapes_reader *r, lb_dtype *out) {
   size_t n = strcspn(r->at, "[");
   for (int t = LB_NONE + 1; t < LB_DTYPE_COUNT; t++) {
     const char *name = lb_dtype_name((lb_dtype)t);
@@ -168,7 +170,7 @@ static bool read_dtype(reader *r, lb_dtype *out) {
   return fail_reader(r, "an unknown type");
 }
 
-static bool read_dims(reader *r, lb_tensor *t) {
+static bool read_dims(shapes_reader *r, lb_tensor *t) {
   if (*r->at == ']') {
     r->at++;
     return true;
@@ -179,11 +181,11 @@ static bool read_dims(reader *r, lb_tensor *t) {
     t->rank++;
     char c = *r->at++;
     if (c == ']') return true;
-    if (c != ',') return fail_reader(r, "dims that do not end");
+    if (c != ',') return fail_reader(r, "']' expected after the dims");
   }
 }
 
-// *end is `at` if there is no number.
+// *end is `at` if there are no digits.
 static double read_real(char *at, char **end) {
   static const struct {
     const char *name;
@@ -202,7 +204,7 @@ static double read_real(char *at, char **end) {
   return *end == at ? 0 : ldexp((double)m, (int)e);
 }
 
-static bool read_element(reader *r, lb_tensor *t, int64_t i) {
+static bool read_element(shapes_reader *r, lb_tensor *t, int64_t i) {
   char *end;
   void *d = t->data;
   if (lb_dtype_is_float(t->dtype)) {
@@ -221,26 +223,28 @@ static bool read_element(reader *r, lb_tensor *t, int64_t i) {
     if (t->dtype == LB_BOOL) v = v != 0;
     memcpy((char *)d + (size_t)i * size, &v, size);
   }
-  if (end == r->at) return fail_reader(r, "an element is no number");
+  if (end == r->at) return fail_reader(r, "an element is not a number");
   r->at = end;
   return true;
 }
 
-static bool read_contents(reader *r, lb_tensor *t) {
+static bool read_contents(shapes_reader *r, lb_tensor *t) {
   int64_t n = lb_tensor_count(t);
   if (*r->at != '{') return true;
   r->at++;
-  if (n > LB_MAX_KNOWN) return fail_reader(r, "contents of too many elements");
+  if (n > LB_MAX_KNOWN)
+    return fail_reader(r, "too many elements in the contents");
   t->data = lb_arena_alloc(&r->out->arena, lb_tensor_bytes(t) + 1, 16);
   if (!t->data) return false;
   for (int64_t i = 0; i < n; i++) {
-    if (i && *r->at++ != ',') return fail_reader(r, "contents that are short");
+    if (i && *r->at++ != ',')
+      return fail_reader(r, "too few elements in the contents");
     if (!read_element(r, t, i)) return false;
   }
-  return *r->at++ == '}' || fail_reader(r, "contents that do not end");
+  return *r->at++ == '}' || fail_reader(r, "'}' expected after the contents");
 }
 
-static bool read_input(reader *r, const char **name, lb_tensor *t) {
+static bool read_input(shapes_reader *r, const char **name, lb_tensor *t) {
   int64_t count;
   if (!read_name(r, name)) return false;
   if (*r->at++ != '=') return fail_reader(r, "an input without a '='");
@@ -253,14 +257,14 @@ static bool read_input(reader *r, const char **name, lb_tensor *t) {
   return read_contents(r, t);
 }
 
-// How many blanks a line has: no fewer than it has inputs and outputs.
+// The number of blanks: at least the number of inputs and outputs.
 static size_t count_words(const char *line) {
   size_t n = 0;
   for (; *line; line++) n += *line == ' ';
   return n;
 }
 
-static bool read_line(reader *r, lb_recorded_signature *s) {
+static bool read_line(shapes_reader *r, lb_recorded_signature *s) {
   size_t most = count_words(r->at) + 1;
   lb_arena *a = &r->out->arena;
   char *end;
@@ -284,11 +288,11 @@ static bool read_line(reader *r, lb_recorded_signature *s) {
       if (!read_input(r, &s->names[i], &s->inputs[i])) return false;
     }
   }
-  return !*r->at || fail_reader(r, "something behind an input");
+  return !*r->at || fail_reader(r, "unexpected text after an input");
 }
 
 static lb_status add_line(lb_shapes *out, size_t *cap, char *line, size_t no) {
-  reader r = {.out = out, .at = line};
+  shapes_reader r = {.out = out, .at = line};
   if (out->n == *cap) {
     size_t more = *cap ? 2 * *cap : 64;
     lb_recorded_signature *list =
@@ -300,7 +304,7 @@ static lb_status add_line(lb_shapes *out, size_t *cap, char *line, size_t no) {
   }
   out->list[out->n] = (lb_recorded_signature){0};
   if (!read_line(&r, &out->list[out->n]))
-    return r.wrong ? lb_error(LB_INVALID, "line %zu: %s", no, r.wrong)
+    return r.error ? lb_error(LB_INVALID, "line %zu: %s", no, r.error)
                    : lb_oom();
   out->n++;
   return LB_OK;
@@ -309,11 +313,11 @@ static lb_status add_line(lb_shapes *out, size_t *cap, char *line, size_t no) {
 lb_status lb_shapes_parse(lb_span text, lb_shapes *out) {
   *out = (lb_shapes){0};
   lb_arena_init(&out->arena, 16 << 10);
-  size_t head = strlen(HEAD), cap = 0, no = 0;
-  if (text.size < head + 1 || memcmp(text.data, HEAD "\n", head + 1))
+  size_t head = strlen(HEADER), cap = 0, no = 0;
+  if (text.size < head + 1 || memcmp(text.data, HEADER "\n", head + 1))
     return lb_error(LB_INVALID,
                     "not a file of shapes: it does not begin with "
-                    "the line '" HEAD "'");
+                    "the line '" HEADER "'");
   for (size_t i = 0; i < text.size;) {
     const char *line = (const char *)text.data + i;
     const char *end = memchr(line, '\n', text.size - i);

@@ -1,4 +1,4 @@
-// session/versions.c -- versions, and the memory that they keep.
+// session/versions.c -- versions of the program, and their memory.
 #include "session/versions.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ void lb_versions_fini(lb_versions *v) {
   lb_lock_fini(&v->lock);
 }
 
-// A version without users to begin with, or NULL.
+// A version that has no users yet, or NULL.
 static lb_version *new_version(lb_versions *v, uint64_t *number) {
   lb_lock_take(&v->lock);
   lb_version *one = v->unused;
@@ -39,8 +39,7 @@ static void put_back(lb_versions *v, lb_version *one) {
   lb_lock_give(&v->lock);
 }
 
-// Who the session is to the slots, and what it has compiled before a run needs
-// it.
+// The session as a user of slots, and what is compiled ahead for it.
 static lb_slot_user user_of(const lb_session_options *o) {
   lb_ahead ahead = o->quiet      ? LB_AHEAD_NONE
                    : o->critical ? LB_AHEAD_CRITICAL
@@ -73,7 +72,7 @@ lb_status lb_session_build(lb_session *s, const lb_partition_options *o,
   return LB_OK;
 }
 
-void lb_session_leave(lb_session *s, lb_version *v) {
+void lb_session_release_version(lb_session *s, lb_version *v) {
   if (!v || atomic_fetch_sub_explicit(&v->users, 1, memory_order_acq_rel) != 1)
     return;
   lb_plans_drop_version(&s->plans, v->program->version);
@@ -83,7 +82,7 @@ void lb_session_leave(lb_session *s, lb_version *v) {
 
 uint64_t lb_version_number(const lb_version *v) { return v->program->version; }
 
-// Unless there are none.
+// Adds a user unless there are none.
 static bool add_user(lb_version *v) {
   size_t n = atomic_load_explicit(&v->users, memory_order_relaxed);
   while (n &&
@@ -96,8 +95,8 @@ static bool add_user(lb_version *v) {
 lb_version *lb_version_take(lb_session *s) {
   for (;;) {
     lb_version *v = atomic_load(&s->versions.current);
-    if (!add_user(v)) continue;  // it is not current any more
+    if (!add_user(v)) continue;  // it is no longer current
     if (atomic_load(&s->versions.current) == v) return v;
-    lb_session_leave(s, v);
+    lb_session_release_version(s, v);
   }
 }

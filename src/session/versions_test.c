@@ -1,5 +1,5 @@
 // session/versions_test.c -- versions of a program: runs keep theirs, plans are
-// apart, memory comes back, weights are packed once. Runs under TSan in
+// separate, memory is freed, weights are packed once. Runs under TSan in
 // scripts/test.
 #include "session/versions.h"
 
@@ -15,10 +15,10 @@
 
 #define THREADS 8
 #define SWAPS 10000
-#define EARLY 100    // swaps after which memory is measured for the first time
-#define MOST_ROWS 6  // of x
+#define EARLY 100   // swaps after which memory is measured for the first time
+#define MAX_ROWS 6  // of x
 
-// Two products, a loop over a third, and a stage that only data tells.
+// Two matmuls, a loop over a third, and a data-dependent stage.
 static const char model[] =
     "in x float32[n,8]\n"
     "const w float32[8,20] 1 -2 0 1 1 -1 2 0 0 1 -1 1 0 2 -2 1 1 0 1 -1 2 1\n"
@@ -40,7 +40,7 @@ static const char model[] =
     "out y l h\n";
 #define OUTPUTS 3
 
-// Of which a batch can be cut: it has values between its steps.
+// A batch of it can be split: it has values between its steps.
 static const char batch[] =
     "in x float32[n,8]\n"
     "const w float32[8,20] 1 -2 0 1 1 -1 2 0 0 1 -1 1 0 2 -2 1 1 0 1 -1 2 1\n"
@@ -62,7 +62,7 @@ typedef struct bed {
   uint32_t *all;  // ids of all values
 } bed;
 
-// What the next allocation of a run makes current, or NULL.
+// The version that the next allocation of a run makes current, or NULL.
 static _Atomic(lb_version *) swap_in;
 static lb_session *swapped;
 
@@ -81,7 +81,7 @@ static void give_back(void *user, void *p) {
 static const lb_alloc meddling = {.alloc = swap_and_allocate,
                                   .free = give_back};
 
-static void open_bed(bed *b, const char *source, size_t near_bytes) {
+static void open_bed(bed *b, const char *source, size_t l2_bytes) {
   *b = (bed){.g = graph_of(source)};
   lb_cpu_device_init(&b->cpu, NULL, false, NULL);
   must(lb_slots_init(&b->slots, 8, &b->cpu.base));
@@ -90,7 +90,7 @@ static void open_bed(bed *b, const char *source, size_t near_bytes) {
                       &(lb_session_options){.pool = b->pool,
                                             .slots = &b->slots,
                                             .alloc = &meddling,
-                                            .near_bytes = near_bytes},
+                                            .l2_bytes = l2_bytes},
                       &b->s));
   b->all = malloc(b->g->n_values * sizeof *b->all);
   assert_non_null(b->all);
@@ -105,10 +105,10 @@ static void close_bed(bed *b) {
   free(b->all);
 }
 
-// With every node alone, or as the session begins.
+// With every node unfused, or fused as in the session's first version.
 static lb_version *build(bed *b, bool alone) {
-  lb_partition_options o = {.apart = b->all,
-                            .n_apart = alone ? b->g->n_values : 0};
+  lb_partition_options o = {.barriers = b->all,
+                            .n_barriers = alone ? b->g->n_values : 0};
   lb_version *v;
   must(lb_session_build(b->s, &o, &v));
   return v;
@@ -129,10 +129,10 @@ static lb_tensor rows_of(int64_t n, float *x) {
 
 static lb_status run(lb_session *s, int64_t rows, lb_output *out,
                      const lb_run_how *how) {
-  float x[MOST_ROWS * 8];
+  float x[MAX_ROWS * 8];
   lb_tensor in = rows_of(rows, x);
   for (int i = 0; i < OUTPUTS; i++) out[i] = (lb_output){.wanted = true};
-  return lb_session_run_so(s, &in, out, how);
+  return lb_session_run_with(s, &in, out, how);
 }
 
 static void run_once(bed *b) {
@@ -143,11 +143,12 @@ static void run_once(bed *b) {
 
 // -- kernels -----------------------------------------------------------------
 
-static atomic_int calls, split_calls;  // of those, without Relu
-static atomic_bool slow;  // so that other threads have some work to do
+static atomic_int calls, split_calls;  // of these, without Relu
+static atomic_bool slow;               // so that other threads get some work
 
-// Where element [i, c] lies: in panels of 16 columns, or of 8 in pairs of i.
-static int64_t place_of(int64_t i, int64_t c, int64_t panel, bool pairs) {
+// Offset of element [i, c]: in panels of 16 columns, or of 8 columns
+// K2-interleaved.
+static int64_t panel_offset(int64_t i, int64_t c, int64_t panel, bool pairs) {
   if (pairs) return c / 8 * panel + i / 2 * 16 + c % 8 * 2 + i % 2;
   return c / 16 * panel + i * 16 + c % 16;
 }
@@ -168,7 +169,7 @@ static void multiply(const uint64_t *args, bool pairs, bool relu) {
       float sum = 0;
       for (int64_t i = 0; i < k; i++)
         sum += a[r * strides[2] + i * strides[3]] *
-               b[place_of(i, c, strides[4], pairs)];
+               b[panel_offset(i, c, strides[4], pairs)];
       out[r * strides[0] + c * strides[1]] = relu && sum < 0 ? 0 : sum;
     }
 }
@@ -189,13 +190,13 @@ static const lb_exec *kernel_of(const lb_spec *s) {
   return &kernels[pairs][relu];
 }
 
-// Plans of both versions at all shapes have their kernels from now on.
+// From now on, plans of both versions at all shapes have their kernels.
 static void give_kernels(bed *b) {
   for (int alone = 0; alone < 2; alone++) {
     lb_version *v = build(b, alone);
     lb_session_swap(b->s, v);
-    lb_session_leave(b->s, v);
-    for (int64_t n = 1; n <= MOST_ROWS; n++) {
+    lb_session_release_version(b->s, v);
+    for (int64_t n = 1; n <= MAX_ROWS; n++) {
       lb_output out[OUTPUTS];
       must(run(b->s, n, out, &(lb_run_how){0}));
       for (int i = 0; i < OUTPUTS; i++) lb_output_free(b->s, &out[i]);
@@ -210,7 +211,7 @@ static void give_kernels(bed *b) {
 
 // -- one thread --------------------------------------------------------------
 
-static void nodes_are_apart_where_asked(void **state) {
+static void nodes_are_not_fused_where_requested(void **state) {
   (void)state;
   bed b;
   open_bed(&b, model, 0);
@@ -220,12 +221,12 @@ static void nodes_are_apart_where_asked(void **state) {
   assert_true(one->n_parts < other->n_parts);
   for (uint32_t i = 0; i < other->n_parts; i++)
     assert_int_equal(other->parts[i]->n_nodes, 1);
-  lb_session_leave(b.s, fused);
-  lb_session_leave(b.s, alone);
+  lb_session_release_version(b.s, fused);
+  lb_session_release_version(b.s, alone);
   close_bed(&b);
 }
 
-static void plans_of_versions_are_apart(void **state) {
+static void versions_have_separate_plans(void **state) {
   (void)state;
   bed b;
   open_bed(&b, model, 0);
@@ -239,20 +240,20 @@ static void plans_of_versions_are_apart(void **state) {
   assert_int_equal(stats_of(&b).version, 2);
   run_once(&b);
   assert_int_equal(stats_of(&b).plans_built, 2 * before.plans_built);
-  // Both are in use, and stay known.
+  // Both are in use, and are kept.
   lb_session_swap(b.s, first);
   run_once(&b);
   lb_session_swap(b.s, second);
   run_once(&b);
   assert_int_equal(stats_of(&b).plans_built, 2 * before.plans_built);
   assert_int_equal(stats_of(&b).plans, 2 * before.plans);
-  // Without users it goes, and its plans do.
+  // Without users it is freed, with its plans.
   assert_int_equal(stats_of(&b).programs, 2);
-  lb_session_leave(b.s, first);
+  lb_session_release_version(b.s, first);
   assert_int_equal(stats_of(&b).programs, 1);
   assert_int_equal(stats_of(&b).plans, before.plans);
   assert_int_equal(stats_of(&b).plans_evicted, 0);
-  lb_session_leave(b.s, second);
+  lb_session_release_version(b.s, second);
   assert_int_equal(stats_of(&b).programs, 1);  // it is current
   close_bed(&b);
 }
@@ -272,18 +273,18 @@ static void weights_are_packed_once(void **state) {
     if (a && c && a->packed && c->packed)
       assert_ptr_equal(a->packed, c->packed);
   }
-  lb_session_leave(b.s, first);
-  lb_session_leave(b.s, second);
+  lb_session_release_version(b.s, first);
+  lb_session_release_version(b.s, second);
   close_bed(&b);
 }
 
-// Swaps after the first step that it is told of.
+// Swaps after the first step that is reported.
 typedef struct meddler {
   bed *b;
   lb_version *next;
   uint64_t version;
   int steps, wrong;
-  size_t programs;  // while the run is inside
+  size_t programs;  // during the run
 } meddler;
 
 static lb_status swap_once(void *user, const lb_step_event *e) {
@@ -292,7 +293,7 @@ static lb_status swap_once(void *user, const lb_step_event *e) {
   m->wrong += e->version != m->version;
   if (m->next) {
     lb_session_swap(m->b->s, m->next);
-    lb_session_leave(m->b->s, m->next);
+    lb_session_release_version(m->b->s, m->next);
     m->next = NULL;
   }
   m->programs = stats_of(m->b).programs;
@@ -314,14 +315,14 @@ static void a_run_ends_with_the_version_it_began_with(void **state) {
     assert_int_equal(m.version, version);
     assert_int_equal(m.programs, version == 1 ? 2 : 1);
     assert_int_equal(stats_of(&b).programs, 1);
-    assert_true(m.steps > 6);  // two products, a loop, the last stage
+    assert_true(m.steps > 6);  // two matmuls, a loop, the last stage
   }
   close_bed(&b);
 }
 
-// Memory for results is allocated once the run has its version, and before
-// other threads begin.
-static void slices_have_the_version_of_their_run(void **state) {
+// Memory for results is allocated after the run has its version, and before
+// other threads start.
+static void microbatches_use_the_version_of_their_run(void **state) {
   (void)state;
   bed b;
   open_bed(&b, batch, 1);
@@ -334,18 +335,18 @@ static void slices_have_the_version_of_their_run(void **state) {
     lb_session_swap(b.s, fused);
     atomic_store(&split_calls, 0);
     atomic_store(&swap_in, alone);
-    must(run(b.s, MOST_ROWS, out, &(lb_run_how){0}));
+    must(run(b.s, MAX_ROWS, out, &(lb_run_how){0}));
     assert_null(atomic_load(&swap_in));
     assert_int_equal(atomic_load(&split_calls), 0);
     for (int k = 0; k < OUTPUTS; k++) lb_output_free(b.s, &out[k]);
   }
   atomic_store(&slow, false);
-  lb_session_leave(b.s, fused);
-  lb_session_leave(b.s, alone);
+  lb_session_release_version(b.s, fused);
+  lb_session_release_version(b.s, alone);
   close_bed(&b);
 }
 
-static void idle_contexts_let_go(void **state) {
+static void idle_contexts_release_old_versions(void **state) {
   (void)state;
   bed b;
   open_bed(&b, model, 0);
@@ -353,24 +354,24 @@ static void idle_contexts_let_go(void **state) {
   lb_version *v = build(&b, true);
   assert_int_equal(atomic_load(&b.s->versions.usage.count), 2);
   lb_session_swap(b.s, v);
-  lb_session_leave(b.s, v);
+  lb_session_release_version(b.s, v);
   assert_int_equal(atomic_load(&b.s->versions.usage.count), 1);
   assert_int_equal(lb_session_plan_bytes(b.s), 0);
   close_bed(&b);
 }
 
-static void versions_go_with_runs_that_fail(void **state) {
+static void versions_are_freed_after_failed_runs(void **state) {
   (void)state;
   bed b;
   open_bed(&b, model, 0);
   for (int i = 0; i < 10; i++) {
     atomic_int cancelled = 1;
-    lb_run_limits bound = {.cancelled = &cancelled};
+    lb_run_limits limits = {.cancelled = &cancelled};
     lb_output out[OUTPUTS];
     lb_version *v = build(&b, i % 2);
     lb_session_swap(b.s, v);
-    lb_session_leave(b.s, v);
-    lb_status st = run(b.s, 2, out, &(lb_run_how){.bound = &bound});
+    lb_session_release_version(b.s, v);
+    lb_status st = run(b.s, 2, out, &(lb_run_how){.limits = &limits});
     assert_int_equal(lb_status_code(st), LB_CANCELLED);
     lb_status_drop(st);
     assert_int_equal(stats_of(&b).programs, 1);
@@ -380,9 +381,9 @@ static void versions_go_with_runs_that_fail(void **state) {
 
 // -- many threads ------------------------------------------------------------
 
-typedef struct answers {
-  lb_output of[MOST_ROWS + 1][OUTPUTS];
-} answers;
+typedef struct expected_results {
+  lb_output of[MAX_ROWS + 1][OUTPUTS];
+} expected_results;
 
 static bool is_same(const lb_output *a, const lb_output *b) {
   for (int i = 0; i < OUTPUTS; i++) {
@@ -402,9 +403,9 @@ typedef struct clocks {
 
 typedef struct runner {
   lb_session *s;
-  const answers *want;
+  const expected_results *want;
   unsigned seed;
-  uint64_t version;  // of the steps of this run; 0: none was told yet
+  uint64_t version;  // of the steps of this run; 0: none reported yet
   int bad;
   bool watched;
   struct clocks *clocks;
@@ -417,7 +418,7 @@ static lb_status same_version(void *user, const lb_step_event *e) {
   return LB_OK;
 }
 
-// A few runs for each swap, while it comes or before: then others may go on.
+// A few runs for each swap, during it or before; then other threads may go on.
 static void *keep_running(void *user) {
   runner *r = user;
   clocks *at = r->clocks;
@@ -428,7 +429,7 @@ static void *keep_running(void *user) {
       continue;
     }
     n_runs++;
-    int64_t n = 1 + rand_r(&r->seed) % MOST_ROWS;
+    int64_t n = 1 + rand_r(&r->seed) % MAX_ROWS;
     lb_output out[OUTPUTS];
     r->version = 0;
     lb_status st =
@@ -441,7 +442,8 @@ static void *keep_running(void *user) {
   return NULL;
 }
 
-// Without what the C library keeps for allocations to come: a heap a thread.
+// Without the memory that the C library keeps for later allocations: one heap
+// per thread.
 static size_t resident_bytes(void) {
   unsigned long all = 0, resident = 0;
 #ifdef __GLIBC__
@@ -463,19 +465,19 @@ static void swap_often(bed *b, int swaps, clocks *at, memory *early) {
     int before = atomic_load(&at->runs);
     lb_version *v = build(b, i % 2);
     lb_session_swap(b->s, v);
-    lb_session_leave(b->s, v);
+    lb_session_release_version(b->s, v);
     atomic_fetch_add(&at->swaps, 1);
     while (atomic_load(&at->runs) == before) sched_yield();
     if (i == EARLY) *early = (memory){stats_of(b), resident_bytes()};
   }
 }
 
-// The answers of host kernels, all nodes alone and nothing packed.
-static void find_answers(const char *source, answers *a, lb_graph **g,
-                         lb_session **s) {
+// Results of the reference kernels, with all nodes unfused and nothing packed.
+static void compute_expected(const char *source, expected_results *a,
+                             lb_graph **g, lb_session **s) {
   *g = graph_of(source);
   must(lb_session_new(*g, &(lb_session_options){0}, s));
-  for (int64_t n = 1; n <= MOST_ROWS; n++)
+  for (int64_t n = 1; n <= MAX_ROWS; n++)
     must(run(*s, n, a->of[n], &(lb_run_how){0}));
 }
 
@@ -492,8 +494,8 @@ static void check_memory(bed *b, int swaps, const memory *early) {
 #endif
 }
 
-static void storm(const char *source, size_t near_bytes, int swaps) {
-  answers want;
+static void storm(const char *source, size_t l2_bytes, int swaps) {
+  expected_results want;
   lb_graph *g;
   lb_session *host;
   bed b;
@@ -502,8 +504,8 @@ static void storm(const char *source, size_t near_bytes, int swaps) {
   pthread_t threads[THREADS];
   runner runners[THREADS];
   int bad = 0;
-  find_answers(source, &want, &g, &host);
-  open_bed(&b, source, near_bytes);
+  compute_expected(source, &want, &g, &host);
+  open_bed(&b, source, l2_bytes);
   give_kernels(&b);
   atomic_store(&calls, 0);
   for (unsigned i = 0; i < THREADS; i++) {
@@ -525,7 +527,7 @@ static void storm(const char *source, size_t near_bytes, int swaps) {
   assert_true(atomic_load(&calls) > swaps);
   check_memory(&b, swaps, &early);
   close_bed(&b);
-  for (int64_t n = 1; n <= MOST_ROWS; n++)
+  for (int64_t n = 1; n <= MAX_ROWS; n++)
     for (int i = 0; i < OUTPUTS; i++) lb_output_free(host, &want.of[n][i]);
   lb_session_free(host);
   lb_graph_free(g);
@@ -536,22 +538,23 @@ static void eight_threads_run_while_programs_are_swapped(void **state) {
   storm(model, 0, SWAPS);
 }
 
-static void eight_threads_cut_batches_while_programs_are_swapped(void **state) {
+static void eight_threads_split_batches_while_programs_are_swapped(
+    void **state) {
   (void)state;
   storm(batch, 1, SWAPS / 10);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(nodes_are_apart_where_asked),
-      cmocka_unit_test(plans_of_versions_are_apart),
+      cmocka_unit_test(nodes_are_not_fused_where_requested),
+      cmocka_unit_test(versions_have_separate_plans),
       cmocka_unit_test(weights_are_packed_once),
       cmocka_unit_test(a_run_ends_with_the_version_it_began_with),
-      cmocka_unit_test(slices_have_the_version_of_their_run),
-      cmocka_unit_test(idle_contexts_let_go),
-      cmocka_unit_test(versions_go_with_runs_that_fail),
+      cmocka_unit_test(microbatches_use_the_version_of_their_run),
+      cmocka_unit_test(idle_contexts_release_old_versions),
+      cmocka_unit_test(versions_are_freed_after_failed_runs),
       cmocka_unit_test(eight_threads_run_while_programs_are_swapped),
-      cmocka_unit_test(eight_threads_cut_batches_while_programs_are_swapped),
+      cmocka_unit_test(eight_threads_split_batches_while_programs_are_swapped),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,27 +1,27 @@
-// session/watch.c -- counting what a step moves and computes.
+// session/watch.c -- counts the bytes and operations of a step.
 #include "session/watch.h"
 
 #include <string.h>
 
 #include "plan/plan.h"
 
-// Elements of a factor of a product or of attention.
-static uint64_t factor_size(const lb_spec *s, uint32_t i, const int64_t *dims) {
-  bool product = s->form == LB_FORM_MATMUL;
+// Elements of a matrix operand of a matmul or of attention.
+static uint64_t matrix_size(const lb_spec *s, uint32_t i, const int64_t *dims) {
+  bool is_matmul = s->form == LB_FORM_MATMUL;
   int64_t k = dims[LB_DIM_K], cols = dims[LB_DIM_COLS];
   if (i == 0) return (uint64_t)(dims[LB_DIM_ROWS] * k);
-  if (product) return (uint64_t)(k * cols);
-  return (uint64_t)(dims[LB_DIM_LEN] * (i == 1 ? k : cols));
+  if (is_matmul) return (uint64_t)(k * cols);
+  return (uint64_t)(dims[LB_DIM_KEYS] * (i == 1 ? k : cols));
 }
 
 static uint64_t operand_size(const lb_spec *s, uint32_t i,
                              const int64_t *dims) {
   if (i < s->n_out) return (uint64_t)(dims[LB_DIM_ROWS] * dims[LB_DIM_COLS]);
   uint32_t k = i - s->n_out;
-  if (k < (uint32_t)lb_spec_factors(s)) return factor_size(s, k, dims);
+  if (k < (uint32_t)lb_spec_factors(s)) return matrix_size(s, k, dims);
   bool attention = s->form == LB_FORM_ATTENTION;
   uint64_t rows = (uint64_t)dims[LB_DIM_ROWS];
-  uint64_t cols = (uint64_t)dims[attention ? LB_DIM_LEN : LB_DIM_COLS];
+  uint64_t cols = (uint64_t)dims[attention ? LB_DIM_KEYS : LB_DIM_COLS];
   switch (s->in[k].layout) {
     case LB_LAYOUT_BROADCAST: return 1;
     case LB_LAYOUT_PER_ROW: return rows;
@@ -48,10 +48,10 @@ static uint64_t launch_flops(const lb_launch *l, const int64_t *dims) {
   const lb_spec *s = &l->slot->key.spec;
   uint64_t rows = (uint64_t)dims[LB_DIM_ROWS], k = (uint64_t)dims[LB_DIM_K];
   uint64_t cols = (uint64_t)dims[LB_DIM_COLS];
-  uint64_t len = (uint64_t)dims[LB_DIM_LEN], nodes = 0, sums = 0, taps = 0;
+  uint64_t len = (uint64_t)dims[LB_DIM_TAPS_Y], nodes = 0, sums = 0, taps = 0;
   for (int i = 0; i < s->n_nodes; i++)
     nodes += lb_sop_infos[s->nodes[i].op].n_src != 0;
-  if (lb_spec_has_taps(s)) taps = len * (uint64_t)dims[LB_DIM_STEPS];
+  if (lb_spec_has_taps(s)) taps = len * (uint64_t)dims[LB_DIM_TAPS_X];
   if (s->form == LB_FORM_MATMUL) sums = 2 * rows * cols * k;
   if (s->form == LB_FORM_CONV) sums = 2 * rows * cols * k * taps;
   if (s->form == LB_FORM_WINDOW) sums = 2 * rows * cols * taps;
@@ -72,20 +72,20 @@ lb_reason lb_watch_fault(const lb_slot *slot) {
 }
 
 // Kernel and dims are those of the first launch.
-static void watch_launch(const lb_launch *l, int64_t turns,
+static void watch_launch(const lb_launch *l, int64_t n_iterations,
                          lb_step_event *out) {
   out->slot = l->slot;
   out->tier = lb_slot_tier(l->slot);
   out->reason = out->tier > LB_TIER_PACK        ? LB_REASON_COMPILED
                 : atomic_load(&l->slot->failed) ? lb_watch_fault(l->slot)
                                                 : LB_REASON_IN_PACK;
-  out->outer = l->split.outer * turns;
+  out->outer = l->split.outer * n_iterations;
   read_dims(l, out->dims);
   for (; l; l = l->next) {
     int64_t dims[LB_SDIMS] = {0};
     read_dims(l, dims);
-    out->bytes += launch_bytes(l, dims) * (uint64_t)turns;
-    out->flops += launch_flops(l, dims) * (uint64_t)turns;
+    out->bytes += launch_bytes(l, dims) * (uint64_t)n_iterations;
+    out->flops += launch_flops(l, dims) * (uint64_t)n_iterations;
   }
 }
 
@@ -93,7 +93,7 @@ void lb_watch_step(const lb_step *step, lb_step_event *out) {
   memset(out, 0, sizeof *out);
   out->node = step->node;
   if (step->kind == LB_STEP_LAUNCH) {
-    watch_launch(step->launch, step->turns ? step->turns : 1, out);
+    watch_launch(step->launch, step->iterations ? step->iterations : 1, out);
     return;
   }
   out->reason = step->reason;

@@ -1,4 +1,4 @@
-// session/watch.h -- what one step of a run was, for whoever looks.
+// session/watch.h -- describes the steps of a run to a watcher.
 #ifndef LB_SESSION_WATCH_H
 #define LB_SESSION_WATCH_H
 
@@ -7,14 +7,14 @@
 #include "graph/graph.h"
 
 typedef struct lb_step_event {
-  const lb_node *node;       // of a partition: its first; NULL: a copy
-  const lb_slot *slot;       // NULL: a host kernel
+  const lb_node *node;       // for a partition, its first; NULL: a copy
+  const lb_slot *slot;       // NULL: a reference kernel
   lb_tier tier;              // of the code that ran
   lb_reason reason;          // why it is that tier
-  int64_t dims[LB_SDIMS];    // of the kernel; 0: it has none
-  int64_t outer;             // turns of the loops around the kernel
+  int64_t dims[LB_SDIMS];    // of the kernel; 0: not used by its form
+  int64_t outer;             // iterations of the loops around the kernel
   uint64_t bytes;            // of operands, each counted once
-  uint64_t flops;            // 0 for a host kernel: not counted
+  uint64_t flops;            // 0 for a reference kernel: not counted
   int64_t start_ns, end_ns;  // of the monotonic clock
   uint64_t version;          // of the program that the step belongs to
 } lb_step_event;
@@ -26,15 +26,15 @@ struct lb_plan;
 typedef struct lb_watcher {
   lb_status (*step)(void *user, const lb_step_event *e);
   void *user;
-  // When all steps of the main region have run, with the plan of the last
-  // stage; of a batch that is run in slices, after each. NULL: nobody asks.
+  // Called when all steps of the main region have run, with the plan of the
+  // last stage; for micro-batches, after each. May be NULL.
   lb_status (*done)(void *user, struct lb_plan *plan);
 } lb_watcher;
 
-// Why a slot gets no kernel that is not to get one.
+// Why a slot that has failed gets no kernel.
 lb_reason lb_watch_fault(const lb_slot *slot);
 
-// Fills all of *out but the times and the version.
+// Sets all of *out except the times and the version.
 struct lb_step;
 void lb_watch_step(const struct lb_step *step, lb_step_event *out);
 

@@ -1,5 +1,5 @@
-// shape/dim.c -- arithmetic on dims: numbers here and at once, expressions
-// through poly.c, div.c and minmax.c.
+// shape/dim.c -- arithmetic on dims: constants here, expressions by poly.c,
+// div.c and minmax.c.
 #include <assert.h>
 
 #include "shape/expr.h"
@@ -21,7 +21,7 @@ static lb_code code_of(lb_fail f) {
   return f == LB_FAIL_SIZE ? LB_UNSUPPORTED : LB_INVALID;
 }
 
-// Operands can be long, and the reason must not get lost behind them.
+// Truncates long operands, so that the reason after them stays visible.
 static void print_short(lb_dim d, lb_strbuf *out) {
   lb_strbuf text = {0};
   lb_dim_print(d, &text);
@@ -134,7 +134,7 @@ lb_status lb_dim_divexact(lb_symtab *t, lb_dim a, lb_dim b, lb_dim *out) {
   return result(f, "divexact", a, b);
 }
 
-// -- the rest ---------------------------------------------------------------
+// -- min and max, symbols ---------------------------------------------------
 
 lb_status lb_dim_min(lb_symtab *t, lb_dim a, lb_dim b, lb_dim *out) {
   *out = a.k < b.k ? a : b;

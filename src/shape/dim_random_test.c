@@ -1,10 +1,10 @@
 // shape/dim_random_test.c -- random expressions against plain arithmetic.
 //
-// `test_dim_random` tries other seeds at each run; `test_dim_random SEED`
-// repeats one case, and is what a failure prints. Every fourth seed is wild:
-// its numbers are near the limits, so overflow is met wherever it can happen.
-// That another order of building gives the same words is asked of fixed seeds
-// only: about one in a million goes beyond what proofs reach (see README.md).
+// `test_dim_random` uses new seeds in each run; `test_dim_random SEED` repeats
+// one case, and a failure prints that command. Every fourth seed is wild: its
+// numbers are near the limits, so that overflow occurs wherever it can. Only
+// fixed seeds check that another construction order gives the same words: about
+// one in a million exceeds what the proofs can show (see README.md).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -107,7 +107,7 @@ static bool value_pair(kind k, int64_t a, int64_t b, int64_t *out) {
   }
 }
 
-// False where there is no value: a division by zero, or an overflow.
+// False if there is no value: division by zero, or overflow.
 static bool value(const tree *t, int id, const int64_t *env, int64_t *out) {
   const node *x = &t->nodes[id];
   *out = x->kind == SYMBOL ? env[x->k] : x->k;
@@ -159,7 +159,7 @@ static lb_status build(lb_symtab *tab, const tree *t, int id,
   return LB_OK;
 }
 
-static bool facts_hold(lb_dim_range f, int64_t v) {
+static bool range_holds(lb_dim_range f, int64_t v) {
   if (f.multiple_of == 0 ? v != 0 : v % f.multiple_of != 0) return false;
   return v >= f.at_least && v <= f.at_most;
 }
@@ -172,10 +172,10 @@ static const char *check_value(const tree *t, lb_dim d, uint64_t *s) {
   if (t->wild) env[SYMBOLS - 1] = extreme(s);
   if (!value(t, 0, env, &want)) return NULL;
   bool failed = !lb_dim_try_eval(d, env, SYMBOLS, &got);
-  if (failed && t->wild) return NULL;  // what leads to the value overflows
+  if (failed && t->wild) return NULL;  // an intermediate value overflows
   if (failed) return "eval fails where plain arithmetic has a value";
   if (got != want) return "eval and plain arithmetic differ";
-  return facts_hold(lb_dim_known(d), got) ? NULL : "a fact does not hold";
+  return range_holds(lb_dim_known(d), got) ? NULL : "the range does not hold";
 }
 
 static const char *check_order(lb_symtab *tab, const tree *t, lb_dim d,
@@ -252,7 +252,7 @@ static void random_expressions_agree_with_arithmetic(void **state) {
   run_cases(CASES + (uint64_t)time(NULL), false);
 }
 
-static void order_of_building_makes_no_difference(void **state) {
+static void construction_order_makes_no_difference(void **state) {
   (void)state;
   run_cases(1, true);
 }
@@ -261,7 +261,7 @@ int main(int argc, char **argv) {
   only_seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 0;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(random_expressions_agree_with_arithmetic),
-      cmocka_unit_test(order_of_building_makes_no_difference),
+      cmocka_unit_test(construction_order_makes_no_difference),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

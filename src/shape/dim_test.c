@@ -1,4 +1,4 @@
-// shape/dim_test.c -- dims: what is simplified, known, printed and refused.
+// shape/dim_test.c -- dims: simplification, ranges, printing and errors.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 typedef lb_status binary(lb_symtab *, lb_dim, lb_dim, lb_dim *);
 
-static lb_symtab *T;  // one table a test
+static lb_symtab *T;  // one table per test
 
 static int set_up(void **state) {
   (void)state;
@@ -150,7 +150,7 @@ static void division_by_constant_zero_is_an_error(void **state) {
 
 // -- symbols ----------------------------------------------------------------
 
-static void names_are_found_again_and_fresh_ones_never(void **state) {
+static void named_symbols_are_shared_and_fresh_ones_are_unique(void **state) {
   (void)state;
   lb_dim a = S("batch"), b = S("seq"), x, y;
   ok(lb_symtab_fresh(T, &x));
@@ -218,7 +218,7 @@ static void too_large_expressions_are_unsupported(void **state) {
   assert_int_equal(lb_status_code(st), LB_UNSUPPORTED);
   lb_status_drop(st);
 
-  lb_dim wide = S("x");  // doubles at each step when written out
+  lb_dim wide = S("x");  // its expanded size doubles at each step
   st = LB_OK;
   for (int i = 0; i < 30 && !lb_failed(st); i++) {
     wide = mod(wide, add(n, K(i)));
@@ -232,7 +232,7 @@ static void too_large_expressions_are_unsupported(void **state) {
 
 // -- division ---------------------------------------------------------------
 
-static void division_by_constants_takes_out_what_divides(void **state) {
+static void division_by_constants_extracts_exact_quotients(void **state) {
   (void)state;
   lb_dim w = S("w"), h = S("h");
   same(fdiv(add(mul(w, K(8)), K(4)), K(4)), add(mul(w, K(2)), K(1)));
@@ -245,7 +245,7 @@ static void division_by_constants_takes_out_what_divides(void **state) {
   same(fdiv(add(mul(w, mul(h, K(4))), h), K(4)), add(mul(w, h), fdiv(h, K(4))));
 }
 
-static void divisions_in_a_row_are_one(void **state) {
+static void nested_divisions_are_merged(void **state) {
   (void)state;
   lb_dim w = S("w"), s = S("s");
   same(fdiv(fdiv(w, K(2)), K(3)), fdiv(w, K(6)));
@@ -292,7 +292,7 @@ static void modulo_folds(void **state) {
 
 // -- min and max ------------------------------------------------------------
 
-static void min_and_max_use_what_is_known(void **state) {
+static void min_and_max_use_known_bounds(void **state) {
   (void)state;
   lb_dim w = S("w"), h = S("h"), x = any_int();
   same(min(w, w), w);
@@ -308,7 +308,7 @@ static void min_and_max_use_what_is_known(void **state) {
   prints(min(x, w), "min(w,?1)");
 }
 
-static void min_and_max_forget_the_order(void **state) {
+static void min_and_max_do_not_depend_on_order(void **state) {
   (void)state;
   lb_dim a = S("a"), b = S("b"), c = S("c");
   same(min(a, b), min(b, a));
@@ -317,7 +317,7 @@ static void min_and_max_forget_the_order(void **state) {
   prints(max(K(3), max(b, a)), "max(a,b,3)");
 }
 
-// -- eval, facts, print -----------------------------------------------------
+// -- eval, ranges, print ----------------------------------------------------
 
 static void eval_checks_everything(void **state) {
   (void)state;
@@ -338,7 +338,7 @@ static void eval_checks_everything(void **state) {
   assert_int_equal(v, 4);
 }
 
-static void values_of_all_symbols_are_asked_for(void **state) {
+static void has_values_checks_all_symbols(void **state) {
   (void)state;
   lb_dim w = S("w"), n = S("n"), deep = add(fdiv(add(w, K(3)), n), K(1));
   assert_true(lb_dim_has_values(K(7), NULL, 0));
@@ -349,7 +349,7 @@ static void values_of_all_symbols_are_asked_for(void **state) {
   assert_true(lb_dim_has_values(w, V(6), 1));
 }
 
-static void facts_say_multiples_and_bounds(void **state) {
+static void ranges_have_multiples_and_bounds(void **state) {
   (void)state;
   lb_dim w = S("w"), h = S("h"), x = any_int();
   knows(K(0), 0, 0, 0);
@@ -371,7 +371,7 @@ static void facts_say_multiples_and_bounds(void **state) {
   knows(add(w, K(INT64_MAX)), 1, INT64_MAX - 1, INT64_MAX);
 }
 
-static void prints_as_people_write(void **state) {
+static void printing_uses_common_notation(void **state) {
   (void)state;
   lb_dim batch = S("batch"), seq = S("seq"), w = S("width"), n = S("n");
   prints(K(-3), "-3");
@@ -399,20 +399,20 @@ int main(void) {
       TEST(constants_need_no_table),
       TEST(overflow_of_numbers_names_operation_and_operands),
       TEST(division_by_constant_zero_is_an_error),
-      TEST(names_are_found_again_and_fresh_ones_never),
+      TEST(named_symbols_are_shared_and_fresh_ones_are_unique),
       TEST(sums_and_products_have_one_form),
       TEST(overflow_of_coefficients_is_an_error),
       TEST(too_large_expressions_are_unsupported),
-      TEST(division_by_constants_takes_out_what_divides),
-      TEST(divisions_in_a_row_are_one),
+      TEST(division_by_constants_extracts_exact_quotients),
+      TEST(nested_divisions_are_merged),
       TEST(division_by_expressions_cancels),
       TEST(modulo_folds),
-      TEST(min_and_max_use_what_is_known),
-      TEST(min_and_max_forget_the_order),
+      TEST(min_and_max_use_known_bounds),
+      TEST(min_and_max_do_not_depend_on_order),
       TEST(eval_checks_everything),
-      TEST(values_of_all_symbols_are_asked_for),
-      TEST(facts_say_multiples_and_bounds),
-      TEST(prints_as_people_write),
+      TEST(has_values_checks_all_symbols),
+      TEST(ranges_have_multiples_and_bounds),
+      TEST(printing_uses_common_notation),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 // shape/div.c -- floor, ceiling and modulo of sums.
 //
-// Everything here holds for negative numbers too. A quotient may be simpler
-// than the division that it stands for: (a*n)/n is a, which has a value at
-// n == 0 although the division has none.
+// All rules hold for negative numbers too. A quotient may be defined where the
+// division is not: (a*n)/n becomes a, which has a value at n == 0.
 #include <assert.h>
 
 #include "shape/expr.h"
@@ -14,9 +13,10 @@ static lb_fail by_poly(lb_symtab *t, lb_atom_kind kind, lb_poly a, lb_poly b,
 
 // -- by constants -----------------------------------------------------------
 
-// floor((q*c*p + r)/c) = q*p + floor(r/c). Adds sign*q*p to `out`, leaves r:
-// its coefficients smaller than c, its constant in [0,c).
-static lb_fail take_wholes(lb_poly *a, int64_t c, int64_t sign, lb_poly *out) {
+// floor((q*c*p + r)/c) = q*p + floor(r/c). Adds sign*q*p to `out` and leaves r
+// in *a, with coefficients smaller than c and the constant in [0,c).
+static lb_fail extract_quotients(lb_poly *a, int64_t c, int64_t sign,
+                                 lb_poly *out) {
   lb_poly rest = {0};
   for (int i = 0; i < a->n; i++) {
     lb_term x = a->t[i];
@@ -31,7 +31,7 @@ static lb_fail take_wholes(lb_poly *a, int64_t c, int64_t sign, lb_poly *out) {
 }
 
 // floor((g*p + k)/(g*c)) = floor((p + floor(k/g))/c).
-static lb_fail take_gcd(lb_poly *a, int64_t *c) {
+static lb_fail cancel_gcd(lb_poly *a, int64_t *c) {
   uint64_t g = (uint64_t)*c;
   for (int i = 0; i < a->n; i++)
     if (a->t[i].prod != &lb_prod_one) g = lb_gcd(g, lb_abs(a->t[i].coef));
@@ -46,8 +46,8 @@ static lb_fail take_gcd(lb_poly *a, int64_t *c) {
   return LB_FAIL_NONE;
 }
 
-// floor(a/c) = -floor((c-1-a)/c): the first coefficient shall be positive.
-static lb_fail take_sign(lb_poly *a, int64_t c, int64_t *sign) {
+// floor(a/c) = -floor((c-1-a)/c). Makes the first coefficient positive.
+static lb_fail normalise_sign(lb_poly *a, int64_t c, int64_t *sign) {
   if (a->t[0].coef > 0) return LB_FAIL_NONE;
   lb_poly p = {.n = c > 1, .t = {{c - 1, &lb_prod_one}}};
   LB_FIT(lb_poly_add(&p, -1, a));
@@ -72,8 +72,8 @@ static bool is_floor(const lb_poly *a) {
   return inner && inner->kind == LB_ATOM_FLOORDIV;
 }
 
-// out += sign * kind(a/b), as an atom unless the facts leave one value.
-static lb_fail put_atom(lb_symtab *t, lb_atom_kind kind, const lb_poly *a,
+// out += sign * kind(a/b), as an atom unless its range has a single value.
+static lb_fail add_atom(lb_symtab *t, lb_atom_kind kind, const lb_poly *a,
                         lb_dim b, int64_t sign, lb_poly *out) {
   lb_dim x;
   LB_FIT(lb_poly_intern(t, a, &x));
@@ -89,10 +89,10 @@ static lb_fail put_atom(lb_symtab *t, lb_atom_kind kind, const lb_poly *a,
 static lb_fail floor_by(lb_symtab *t, lb_poly a, int64_t c, lb_poly *out) {
   int64_t sign = 1;
   out->n = 0;
-  LB_FIT(take_wholes(&a, c, sign, out));
+  LB_FIT(extract_quotients(&a, c, sign, out));
   if (a.n == 0 || a.t[0].prod == &lb_prod_one) return LB_FAIL_NONE;
-  LB_FIT(take_gcd(&a, &c));
-  LB_FIT(take_sign(&a, c, &sign));
+  LB_FIT(cancel_gcd(&a, &c));
+  LB_FIT(normalise_sign(&a, c, &sign));
   if (is_floor(&a)) {
     lb_poly by = {.n = 1, .t = {{c, &lb_prod_one}}}, x, y, q;
     lb_fail f = flatten(t, &a, &by, &x, &y);
@@ -100,7 +100,7 @@ static lb_fail floor_by(lb_symtab *t, lb_poly a, int64_t c, lb_poly *out) {
     if (!f) return lb_poly_add(out, sign, &q);
     if (f == LB_FAIL_MEMORY) return f;
   }
-  return put_atom(t, LB_ATOM_FLOORDIV, &a, lb_dim_const(c), sign, out);
+  return add_atom(t, LB_ATOM_FLOORDIV, &a, lb_dim_const(c), sign, out);
 }
 
 // ceil(a/c) = -floor(-a/c), floor(a/-c) = floor(-a/c), a%c = a-c*floor(a/c).
@@ -120,7 +120,7 @@ static lb_fail by_const(lb_symtab *t, lb_atom_kind kind, const lb_poly *a,
 
 // -- by expressions ---------------------------------------------------------
 
-// What every term of p has in common, and g too: g = gcd(g, p).
+// (coef, prod) = gcd of itself and all terms of p.
 static lb_fail content(lb_symtab *t, const lb_poly *p, uint64_t *coef,
                        const lb_prod **prod) {
   for (int i = 0; i < p->n; i++) {
@@ -141,7 +141,7 @@ static lb_fail divide_terms(lb_symtab *t, lb_poly *p, lb_term g) {
   return LB_FAIL_NONE;
 }
 
-// Divides both by what they share, and says what that was.
+// Divides both by their greatest common term, which becomes *g.
 static lb_fail cancel(lb_symtab *t, lb_poly *a, lb_poly *b, lb_term *g) {
   uint64_t coef = 0;
   *g = (lb_term){1, NULL};
@@ -152,7 +152,7 @@ static lb_fail cancel(lb_symtab *t, lb_poly *a, lb_poly *b, lb_term *g) {
   return divide_terms(t, b, *g);
 }
 
-// The terms of a that are multiples of the one term of b leave to q.
+// Moves the terms of a that are multiples of the single term b to q, divided.
 static lb_fail split(lb_symtab *t, lb_poly *a, lb_term b, lb_poly *q) {
   lb_poly rest = {0};
   for (int i = 0; i < a->n; i++) {
@@ -175,10 +175,9 @@ static bool known_less(const lb_poly *a, const lb_poly *b) {
   return lb_poly_lower(a) >= 0 && lb_poly_lower(&d) >= 1;
 }
 
-// kind(a/b) of what is left when nothing cancels; b's first coefficient is
-// positive.
-static lb_fail by_rest(lb_symtab *t, lb_atom_kind kind, const lb_poly *a,
-                       const lb_poly *b, lb_poly *out) {
+// kind(a/b) once nothing cancels any more; b's first coefficient is positive.
+static lb_fail by_reduced(lb_symtab *t, lb_atom_kind kind, const lb_poly *a,
+                          const lb_poly *b, lb_poly *out) {
   out->n = 0;
   if (a->n == 0) return LB_FAIL_NONE;
   if (kind != LB_ATOM_CEILDIV && known_less(a, b)) {
@@ -195,10 +194,10 @@ static lb_fail by_rest(lb_symtab *t, lb_atom_kind kind, const lb_poly *a,
   lb_dim by;
   LB_FIT(lb_poly_intern(t, b, &by));
   if (lb_dim_is_const(by)) return by_const(t, kind, a, by.k, out);
-  return put_atom(t, kind, a, by, 1, out);
+  return add_atom(t, kind, a, by, 1, out);
 }
 
-static lb_fail flip(lb_poly *p) {
+static lb_fail negate(lb_poly *p) {
   lb_poly minus = {0};
   LB_FIT(lb_poly_add(&minus, -1, p));
   *p = minus;
@@ -219,15 +218,15 @@ static lb_fail by_poly(lb_symtab *t, lb_atom_kind kind, lb_poly a, lb_poly b,
   lb_term g;
   LB_FIT(cancel(t, &a, &b, &g));
   if (b.t[0].coef < 0) {
-    LB_FIT(flip(&a));
-    LB_FIT(flip(&b));
+    LB_FIT(negate(&a));
+    LB_FIT(negate(&b));
     g.coef = -g.coef;
   }
   if (b.t[0].prod == &lb_prod_one) {
     LB_FIT(by_const(t, kind, &a, b.t[0].coef, &r));
   } else {
     if (b.n == 1) LB_FIT(split(t, &a, b.t[0], &q));
-    LB_FIT(by_rest(t, kind, &a, &b, &r));
+    LB_FIT(by_reduced(t, kind, &a, &b, &r));
   }
   out->n = 0;
   if (kind == LB_ATOM_MOD) return lb_poly_addmul(t, out, g, &r);

@@ -1,4 +1,4 @@
-// shape/eval.c -- the value of a dim, given its symbols'.
+// shape/eval.c -- evaluates a dim for given values of its symbols.
 #include "shape/expr.h"
 
 typedef __int128 wide;
@@ -13,7 +13,7 @@ static bool eval_expr(const lb_expr *e, const env *v, int64_t *out);
 static bool eval_symbol(const lb_atom *a, const env *v, int64_t *out) {
   if (a->a.k >= v->n) return false;
   *out = v->values[a->a.k];
-  return *out >= a->facts.at_least;
+  return *out >= a->range.at_least;
 }
 
 static bool eval_operand(lb_dim d, const env *v, int64_t *out) {
@@ -24,7 +24,7 @@ static bool eval_operand(lb_dim d, const env *v, int64_t *out) {
 static bool eval_division(const lb_atom *a, int64_t x, int64_t y,
                           int64_t *out) {
   if (y == 0) return false;
-  if (y == -1) {  // never rounds, and INT64_MIN / -1 is no number
+  if (y == -1) {  // never rounds, and INT64_MIN / -1 overflows
     *out = 0;
     return a->kind == LB_ATOM_MOD ||
            !__builtin_sub_overflow((int64_t)0, x, out);
@@ -64,7 +64,7 @@ static bool eval_prod(const lb_prod *p, const env *v, int64_t *out) {
   return zero || !over;
 }
 
-// Summed in 128 bits: only the result has to fit, not what leads to it.
+// Sums in 128 bits: only the result has to fit, not the intermediate values.
 static bool eval_expr(const lb_expr *e, const env *v, int64_t *out) {
   wide sum = 0;
   for (int i = 0; i < e->n; i++) {

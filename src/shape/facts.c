@@ -1,13 +1,14 @@
-// shape/facts.c -- what holds of an expression for every value of its symbols.
+// shape/facts.c -- ranges of expressions: divisors and bounds that hold for all
+// values of the symbols.
 //
-// Bounds. INT64_MIN as lower and INT64_MAX as upper bound mean infinity; a
-// finite bound that would collide with the other infinity, itself or negated,
-// is weakened, so in this file those two numbers are always infinities. Bounds
-// hold wherever the expression has a value at all: a divisor is never 0.
+// INT64_MIN as lower and INT64_MAX as upper bound mean infinity. A finite bound
+// that would collide with the other infinity, itself or negated, is weakened,
+// so in this file those two numbers are always infinities. Bounds hold wherever
+// the expression has a value: a divisor is never 0.
 //
-// Interval arithmetic alone knows nothing of w-floor(w/2), since it takes the
-// two for independent. lower() also tries to put something simpler in the
-// place of a division, min or max, whose symbols then cancel.
+// Interval arithmetic alone cannot bound w-floor(w/2), because it treats the
+// two terms as independent. lower() therefore also tries to replace a division,
+// min or max by a simpler bound, after which symbols may cancel.
 #include "shape/expr.h"
 
 typedef __int128 wide;
@@ -53,7 +54,7 @@ static int64_t mul_bound(int64_t a, int64_t b) {
   return (a < 0) == (b < 0) ? INT64_MAX : INT64_MIN;
 }
 
-// As a fact: 2^63 is no int64_t, but then 2^62 is a divisor too.
+// 2^63 does not fit in int64_t, but then 2^62 is a divisor too.
 static int64_t as_multiple(uint64_t m) {
   return m > INT64_MAX ? (int64_t)(m / 2) : (int64_t)m;
 }
@@ -79,7 +80,7 @@ lb_dim_range lb_range_mul(lb_dim_range a, lb_dim_range b) {
 // -- sums -------------------------------------------------------------------
 
 static int64_t term_lower(lb_term x) {
-  const lb_dim_range *f = &x.prod->facts;
+  const lb_dim_range *f = &x.prod->range;
   int64_t bound = x.coef > 0 ? f->at_least : f->at_most;
   if (infinite(bound)) return INT64_MIN;
   return as_lower((wide)x.coef * bound);
@@ -95,9 +96,9 @@ static int64_t interval_lower(const lb_poly *p) {
   return as_lower(sum);
 }
 
-// Which atom to put something simpler for: 0 for none, else the more the
-// sooner. Min and max come first, since replacing them loses nothing.
-static int worth(const lb_prod *p) {
+// The priority of replacing the product's atom by a bound; 0: never. Min and
+// max come first, because replacing them loses nothing.
+static int replacement_priority(const lb_prod *p) {
   if (p->n != 1) return 0;
   const lb_atom *a = p->atoms[0];
   if (a->kind == LB_ATOM_MIN || a->kind == LB_ATOM_MAX)
@@ -107,10 +108,10 @@ static int worth(const lb_prod *p) {
 }
 
 // The term with the atom to replace; -1: none.
-static int pick_atom(const lb_poly *p) {
+static int choose_atom(const lb_poly *p) {
   int best = -1, most = 0;
   for (int i = 0; i < p->n; i++) {
-    int w = worth(p->t[i].prod);
+    int w = replacement_priority(p->t[i].prod);
     if (w > most) best = i;
     if (w > most) most = w;
   }
@@ -127,7 +128,7 @@ static int64_t lower_with(const lb_poly *rest, int64_t m, lb_dim d, int steps) {
 }
 
 // e = rest + m*floor(x/c). For m < 0, c*e >= c*rest + m*x; for m > 0,
-// c*e >= c*rest + m*(x-c+1). And e is an integer, so it may be rounded up.
+// c*e >= c*rest + m*(x-c+1). As e is an integer, its bound is rounded up.
 static int64_t lower_floor(const lb_poly *rest, int64_t m, const lb_atom *a,
                            int steps) {
   int64_t c = a->b.k, slack = m > 0 ? c - 1 : 0;
@@ -139,8 +140,8 @@ static int64_t lower_floor(const lb_poly *rest, int64_t m, const lb_atom *a,
   return infinite(bound) ? INT64_MIN : -lb_floordiv(-bound, c);
 }
 
-// The atom is one of its operands, so the sum is the larger or the smaller of
-// the two sums.
+// The atom equals one of its operands, so the sum is the max or the min of the
+// two sums.
 static int64_t lower_minmax(const lb_poly *rest, int64_t m, const lb_atom *a,
                             int steps) {
   int64_t x = lower_with(rest, m, a->a, steps);
@@ -151,16 +152,16 @@ static int64_t lower_minmax(const lb_poly *rest, int64_t m, const lb_atom *a,
 
 static int64_t lower(const lb_poly *p, int steps) {
   int64_t plain = interval_lower(p);
-  int at = pick_atom(p);
+  int at = choose_atom(p);
   if (steps == 0 || at < 0) return plain;
   const lb_atom *a = p->t[at].prod->atoms[0];
   int64_t m = p->t[at].coef;
   lb_poly rest = *p;
   if (m == INT64_MIN || lb_poly_put(&rest, -1, p->t[at])) return plain;
-  int64_t clever = a->kind == LB_ATOM_FLOORDIV
+  int64_t proved = a->kind == LB_ATOM_FLOORDIV
                        ? lower_floor(&rest, m, a, steps - 1)
                        : lower_minmax(&rest, m, a, steps - 1);
-  return max_of(plain, clever);
+  return max_of(plain, proved);
 }
 
 int64_t lb_poly_lower(const lb_poly *p) { return lower(p, PROOF_STEPS); }
@@ -175,7 +176,7 @@ static int64_t poly_multiple(const lb_poly *p) {
   uint64_t g = 0;
   for (int i = 0; i < p->n; i++) {
     int64_t coef = as_multiple(lb_abs(p->t[i].coef));
-    int64_t m = p->t[i].prod->facts.multiple_of;
+    int64_t m = p->t[i].prod->range.multiple_of;
     g = lb_gcd(g, (uint64_t)mul_multiple(coef, m));
   }
   return as_multiple(g);
@@ -204,7 +205,7 @@ static int64_t floor_bound(int64_t x, int64_t y) {
   return infinite(x) ? x : lb_floordiv(x, y);
 }
 
-static lb_dim_range floor_facts(lb_dim_range a, lb_dim_range b) {
+static lb_dim_range floor_range(lb_dim_range a, lb_dim_range b) {
   lb_dim_range f = {1, INT64_MIN, INT64_MAX};
   if (b.at_least < 0) return f;
   int64_t y = max_of(b.at_least, 1);
@@ -221,7 +222,7 @@ static lb_dim_range minus(lb_dim_range f) {
   return (lb_dim_range){f.multiple_of, negate(f.at_most), negate(f.at_least)};
 }
 
-static lb_dim_range mod_facts(lb_dim_range a, lb_dim_range b) {
+static lb_dim_range mod_range(lb_dim_range a, lb_dim_range b) {
   uint64_t g = lb_gcd((uint64_t)a.multiple_of, (uint64_t)b.multiple_of);
   lb_dim_range f = {.multiple_of = as_multiple(g)};
   if (b.at_least < 0)
@@ -233,7 +234,7 @@ static lb_dim_range mod_facts(lb_dim_range a, lb_dim_range b) {
   return f;
 }
 
-static lb_dim_range minmax_facts(lb_atom_kind kind, lb_dim_range a,
+static lb_dim_range minmax_range(lb_atom_kind kind, lb_dim_range a,
                                  lb_dim_range b) {
   int64_t (*of)(int64_t, int64_t) = kind == LB_ATOM_MIN ? min_of : max_of;
   uint64_t g = lb_gcd((uint64_t)a.multiple_of, (uint64_t)b.multiple_of);
@@ -242,7 +243,7 @@ static lb_dim_range minmax_facts(lb_atom_kind kind, lb_dim_range a,
                         .at_most = of(a.at_most, b.at_most)};
 }
 
-// Facts in which INT64_MIN and INT64_MAX are infinities only.
+// The range of d, in which INT64_MIN and INT64_MAX only mean infinity.
 static lb_dim_range weakened(lb_dim d) {
   lb_dim_range f = lb_dim_known(d);
   f.at_least = as_lower(f.at_least);
@@ -253,17 +254,17 @@ static lb_dim_range weakened(lb_dim d) {
 lb_dim_range lb_range_atom(lb_atom_kind kind, lb_dim a, lb_dim b) {
   lb_dim_range x = weakened(a), y = weakened(b);
   switch (kind) {
-    case LB_ATOM_FLOORDIV: return floor_facts(x, y);
-    case LB_ATOM_CEILDIV: return minus(floor_facts(minus(x), y));
-    case LB_ATOM_MOD: return mod_facts(x, y);
+    case LB_ATOM_FLOORDIV: return floor_range(x, y);
+    case LB_ATOM_CEILDIV: return minus(floor_range(minus(x), y));
+    case LB_ATOM_MOD: return mod_range(x, y);
     case LB_ATOM_MIN:
-    case LB_ATOM_MAX: return minmax_facts(kind, x, y);
+    case LB_ATOM_MAX: return minmax_range(kind, x, y);
     case LB_ATOM_SYMBOL: break;
   }
   return (lb_dim_range){1, INT64_MIN, INT64_MAX};
 }
 
 lb_dim_range lb_dim_known(lb_dim d) {
-  if (d.e) return d.e->facts;
+  if (d.e) return d.e->range;
   return (lb_dim_range){as_multiple(lb_abs(d.k)), d.k, d.k};
 }

@@ -1,7 +1,7 @@
 // shape/minmax.c -- min and max of any number of dims.
 //
-// Nested ones are opened, what is known never to win leaves, and the rest is
-// sorted and nested again, so the order of building makes no difference.
+// Nested operands are flattened, dominated ones are dropped, and the others are
+// sorted and nested again, so that construction order makes no difference.
 #include <assert.h>
 
 #include "shape/expr.h"
@@ -24,7 +24,8 @@ static lb_fail insert(operands *o, lb_dim d) {
   return LB_FAIL_NONE;
 }
 
-// Operands are already flat: only the second of an atom may be one more.
+// Operands are nested on the right: only an atom's second one may be of the
+// same kind.
 static lb_fail collect(operands *o, lb_dim d) {
   const lb_atom *a = lb_dim_atom(d);
   while (a && a->kind == (int64_t)o->kind) {
@@ -35,17 +36,17 @@ static lb_fail collect(operands *o, lb_dim d) {
   return insert(o, d);
 }
 
-// Whether y never wins against x.
-static bool beats(const operands *o, lb_dim x, lb_dim y) {
+// Whether y can be dropped because x is always at least as small (large).
+static bool dominates(const operands *o, lb_dim x, lb_dim y) {
   return o->kind == LB_ATOM_MIN ? lb_known_le(x, y) : lb_known_le(y, x);
 }
 
-static void drop_losers(operands *o) {
+static void drop_dominated(operands *o) {
   for (int i = 0; i < o->n; i++) {
-    bool loses = false;
-    for (int j = 0; j < o->n && !loses; j++)
-      loses = i != j && beats(o, o->d[j], o->d[i]);
-    if (!loses) continue;
+    bool dominated = false;
+    for (int j = 0; j < o->n && !dominated; j++)
+      dominated = i != j && dominates(o, o->d[j], o->d[i]);
+    if (!dominated) continue;
     for (int j = i + 1; j < o->n; j++) o->d[j - 1] = o->d[j];
     o->n--;
     i--;
@@ -58,7 +59,7 @@ lb_fail lb_minmax(lb_symtab *t, lb_atom_kind kind, lb_dim a, lb_dim b,
   operands o = {.kind = kind};
   LB_FIT(collect(&o, a));
   LB_FIT(collect(&o, b));
-  drop_losers(&o);
+  drop_dominated(&o);
   lb_dim d = o.d[o.n - 1];
   for (int i = o.n - 2; i >= 0; i--) {
     lb_poly p = {.n = 1, .t = {{1, NULL}}};

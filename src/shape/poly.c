@@ -1,4 +1,4 @@
-// shape/poly.c -- products and sums: their order, and exact arithmetic on them.
+// shape/poly.c -- products and sums: their order and exact arithmetic.
 #include <string.h>
 
 #include "shape/expr.h"
@@ -9,8 +9,8 @@ typedef __int128 wide;
 
 static int sign_of(int64_t a, int64_t b) { return (a > b) - (a < b); }
 
-// Operands are interned, so whatever differs does so at its first different
-// part, and comparing goes down one path only.
+// Operands are interned, so equal parts are equal pointers, and a comparison
+// follows a single path to the first difference.
 static int atom_cmp(const lb_atom *a, const lb_atom *b) {
   if (a == b) return 0;
   if (a->kind != b->kind) return sign_of(a->kind, b->kind);
@@ -29,7 +29,7 @@ int lb_prod_cmp(const lb_prod *a, const lb_prod *b) {
 
 int lb_dim_cmp(lb_dim a, lb_dim b) {
   if (a.e == b.e) return sign_of(a.k, b.k);
-  if (!a.e || !b.e) return a.e ? -1 : 1;  // constants stand last
+  if (!a.e || !b.e) return a.e ? -1 : 1;  // constants are last
   for (int i = 0; i < a.e->n && i < b.e->n; i++) {
     const lb_term *x = &a.e->terms[i], *y = &b.e->terms[i];
     int c = lb_prod_cmp(x->prod, y->prod);
@@ -147,8 +147,8 @@ lb_fail lb_poly_mul(lb_symtab *t, const lb_poly *a, const lb_poly *b,
   return LB_FAIL_NONE;
 }
 
-// Long division. The order of products is graded lexicographic, so each step
-// takes the leading term of what remains away and brings only smaller ones in.
+// Long division. Because products are in graded lexicographic order, each step
+// removes the leading term of the remainder and adds only smaller ones.
 static lb_fail divide(lb_symtab *t, lb_poly *rest, const lb_poly *b,
                       lb_poly *out) {
   while (rest->n > 0) {

@@ -1,40 +1,41 @@
-// shape/print.c -- expressions as people write them.
+// shape/print.c -- expressions as text in common notation.
 //
-// The stored form has neither ceiling nor modulo of constant divisors (see
-// expr.h); here floor((w+7)/8) reads ceil(w/8) again, and w-8*floor(w/8) w%8.
+// The stored form has neither ceiling nor modulo by constants (see expr.h); so
+// floor((w+7)/8) is printed as ceil(w/8), and w-8*floor(w/8) as w%8.
 #include <inttypes.h>
 
 #include "shape/expr.h"
 
 static void print_sum(const lb_term *terms, int n, lb_strbuf *out);
 
-// How tightly a sum must hold together where it is put.
-typedef enum grip { GRIP_PRODUCT, GRIP_ATOM } grip;
+// The precedence that the context of a sum requires.
+typedef enum precedence { PREC_PRODUCT, PREC_ATOM } precedence;
 
-static bool holds(const lb_term *terms, int n, grip g) {
+static bool needs_no_parentheses(const lb_term *terms, int n, precedence g) {
   if (n != 1 || terms[0].coef < 0) return false;
   const lb_prod *p = terms[0].prod;
   bool one = p->n == 0 || (p->n == 1 && terms[0].coef == 1);
   if (p->n == 1 && one && p->atoms[0]->kind == LB_ATOM_MOD) return false;
-  return one || g == GRIP_PRODUCT;
+  return one || g == PREC_PRODUCT;
 }
 
-static void print_held(const lb_term *terms, int n, grip g, lb_strbuf *out) {
-  bool bare = holds(terms, n, g);
+static void print_with_precedence(const lb_term *terms, int n, precedence g,
+                                  lb_strbuf *out) {
+  bool bare = needs_no_parentheses(terms, n, g);
   if (!bare) lb_strbuf_putc(out, '(');
   print_sum(terms, n, out);
   if (!bare) lb_strbuf_putc(out, ')');
 }
 
-static void print_operand(lb_dim d, grip g, lb_strbuf *out) {
+static void print_operand(lb_dim d, precedence g, lb_strbuf *out) {
   lb_term k = {d.k, &lb_prod_one};
-  print_held(d.e ? d.e->terms : &k, d.e ? d.e->n : 1, g, out);
+  print_with_precedence(d.e ? d.e->terms : &k, d.e ? d.e->n : 1, g, out);
 }
 
 static void print_mod(const lb_atom *a, lb_strbuf *out) {
-  print_operand(a->a, GRIP_ATOM, out);
+  print_operand(a->a, PREC_ATOM, out);
   lb_strbuf_putc(out, '%');
-  print_operand(a->b, GRIP_ATOM, out);
+  print_operand(a->b, PREC_ATOM, out);
 }
 
 // floor((p+c-1)/c) is ceil(p/c).
@@ -50,11 +51,11 @@ static void print_division(const lb_atom *a, lb_strbuf *out) {
   bool ceiling = is_ceiling(a);
   lb_strbuf_puts(out, ceiling ? "ceil(" : "floor(");
   if (ceiling && a->kind == LB_ATOM_FLOORDIV)
-    print_held(a->a.e->terms, a->a.e->n - 1, GRIP_PRODUCT, out);
+    print_with_precedence(a->a.e->terms, a->a.e->n - 1, PREC_PRODUCT, out);
   else
-    print_operand(a->a, GRIP_PRODUCT, out);
+    print_operand(a->a, PREC_PRODUCT, out);
   lb_strbuf_putc(out, '/');
-  print_operand(a->b, GRIP_ATOM, out);
+  print_operand(a->b, PREC_ATOM, out);
   lb_strbuf_putc(out, ')');
 }
 
@@ -83,7 +84,7 @@ static void print_atom(const lb_atom *a, lb_strbuf *out) {
   }
 }
 
-// A factor beside others: a%b needs its parentheses there.
+// Next to other factors, a%b needs parentheses.
 static void print_factor(const lb_atom *a, bool alone, lb_strbuf *out) {
   bool wrap = !alone && a->kind == LB_ATOM_MOD;
   if (wrap) lb_strbuf_putc(out, '(');
@@ -112,8 +113,8 @@ static int count_products(const lb_poly *p) {
   return p->n - (p->n > 0 && p->t[p->n - 1].prod == &lb_prod_one);
 }
 
-// If p holds q*a - q*c*floor(a/c) with that floor in term i, and q > 0, takes
-// it out and returns q; else returns 0.
+// If p contains q*a - q*c*floor(a/c), with that floor in term i and q > 0,
+// removes it and returns q; otherwise returns 0.
 static int64_t take_mod(lb_poly *p, int i) {
   lb_term x = p->t[i];
   if (x.coef > 0 || x.prod->n != 1) return 0;
@@ -145,7 +146,7 @@ static bool print_mods(lb_poly *p, bool first, lb_strbuf *out) {
   return first;
 }
 
-// Positive terms stand first, so that "w-1" and "1-w" read well.
+// Positive terms are printed first, as in "w-1" and "1-w".
 static void print_sum(const lb_term *terms, int n, lb_strbuf *out) {
   lb_poly p = {.n = n};
   for (int i = 0; i < n; i++) p.t[i] = terms[i];

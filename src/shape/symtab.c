@@ -1,5 +1,5 @@
 // shape/symtab.c -- the table: symbols, and interning of atoms, products and
-// sums. See expr.h for what they are.
+// sums, which expr.h defines.
 #include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "shape/expr.h"
 
-const lb_prod lb_prod_one = {.facts = {1, 1, 1}};
+const lb_prod lb_prod_one = {.range = {1, 1, 1}};
 
 lb_status lb_symtab_new(lb_symtab **out) {
   *out = NULL;
@@ -48,13 +48,13 @@ static lb_fail wrap_atom(lb_symtab *t, const lb_atom *a, const lb_prod **out) {
 lb_fail lb_atom_intern(lb_symtab *t, lb_atom_kind kind, lb_dim a, lb_dim b,
                        const lb_prod **out) {
   lb_atom key = {.a = a, .b = b, .kind = kind};
-  size_t key_size = offsetof(lb_atom, facts);
+  size_t key_size = offsetof(lb_atom, range);
   lb_atom *found = lb_map_get(&t->atoms, &key, key_size);
   if (found) return wrap_atom(t, found, out);
   key.depth = 1 + max_int(depth_of(a), depth_of(b));
   key.size = 1 + size_of(a) + size_of(b);
   if (key.depth > LB_MAX_DEPTH || key.size > LB_MAX_SIZE) return LB_FAIL_SIZE;
-  key.facts = lb_range_atom(kind, a, b);
+  key.range = lb_range_atom(kind, a, b);
   lb_atom *made =
       lb_arena_memdup(&t->arena, &key, sizeof key, _Alignof(lb_atom));
   if (!made) return LB_FAIL_MEMORY;
@@ -72,12 +72,12 @@ lb_fail lb_prod_intern(lb_symtab *t, const lb_atom *const *atoms, int n,
     p = lb_arena_zalloc(&t->arena, sizeof *p + bytes, _Alignof(lb_prod));
     if (!p) return LB_FAIL_MEMORY;
     p->n = n;
-    p->facts = lb_prod_one.facts;
+    p->range = lb_prod_one.range;
     for (int i = 0; i < n; i++) {
       p->atoms[i] = atoms[i];
       p->depth = max_int(p->depth, atoms[i]->depth);
       p->size += atoms[i]->size;
-      p->facts = lb_range_mul(p->facts, atoms[i]->facts);
+      p->range = lb_range_mul(p->range, atoms[i]->range);
     }
     LB_FIT(remember(&t->prods, p->atoms, bytes, p));
   }
@@ -92,15 +92,15 @@ static lb_fail make_expr(lb_symtab *t, const lb_poly *p, lb_dim *out) {
     size += 1 + p->t[i].prod->size;
   }
   if (size > LB_MAX_SIZE) return LB_FAIL_SIZE;
-  lb_dim_range facts = lb_range_poly(p);
-  if (facts.at_least == facts.at_most) {
-    *out = lb_dim_const(facts.at_least);
+  lb_dim_range range = lb_range_poly(p);
+  if (range.at_least == range.at_most) {
+    *out = lb_dim_const(range.at_least);
     return LB_FAIL_NONE;
   }
   size_t bytes = (size_t)p->n * sizeof *p->t;
   lb_expr *e = lb_arena_alloc(&t->arena, sizeof *e + bytes, _Alignof(lb_expr));
   if (!e) return LB_FAIL_MEMORY;
-  *e = (lb_expr){.facts = facts, .depth = depth, .size = size, .n = p->n};
+  *e = (lb_expr){.range = range, .depth = depth, .size = size, .n = p->n};
   memcpy(e->terms, p->t, bytes);
   LB_FIT(remember(&t->exprs, e->terms, bytes, e));
   *out = (lb_dim){0, e};
@@ -134,7 +134,7 @@ static lb_status add_symbol(lb_symtab *t, const char *name, int64_t at_least,
   if (!a) return lb_oom();
   *a = (lb_atom){.a = lb_dim_const(t->count),
                  .kind = LB_ATOM_SYMBOL,
-                 .facts = {1, at_least, INT64_MAX},
+                 .range = {1, at_least, INT64_MAX},
                  .name = lb_arena_strdup(&t->arena, name),
                  .size = 1};
   if (!a->name) return lb_oom();

@@ -1,4 +1,4 @@
-// spec/abi.c -- where each argument of a kernel is.
+// spec/abi.c -- the position of each kernel argument.
 #include "spec/abi.h"
 
 lb_sargs lb_spec_args(const lb_spec *s) {

@@ -1,4 +1,4 @@
-// spec/build.c -- a spec that grows, and remembers its first mistake.
+// spec/build.c -- the spec builder, which remembers its first error.
 #include <string.h>
 
 #include "spec/canon.h"

@@ -1,9 +1,10 @@
-// spec/canon.c -- one way to write each spec, whatever the order of the calls
-// that built it.
+// spec/canon.c -- the canonical form of a spec, independent of the order of the
+// calls that built it.
 //
-// Nodes are taken depth by depth: then the sources of a node have their new
-// numbers before it, and its bytes order it among those of its depth. Equal
-// nodes have equal depth, so they meet there and become one.
+// Nodes are numbered depth by depth: the sources of a node get their new
+// numbers before it, and its bytes determine its order among nodes of its
+// depth. Equal nodes have equal depth, so they become adjacent there and are
+// merged.
 #include "spec/canon.h"
 
 #include <string.h>
@@ -37,7 +38,7 @@ static void mark_live(canon *c) {
       c->live[s->nodes[i].src[j]] = true;
 }
 
-// Returns the greatest.
+// Returns the max depth.
 static int find_depths(canon *c) {
   int most = 0;
   for (int i = 0; i < c->from->n_nodes; i++) {
@@ -91,7 +92,7 @@ static void append(canon *c, const candidate *list, int n) {
   }
 }
 
-// Copies are as deep as what they copy: their sources come first in the list.
+// A copy has the depth of its source, which is appended before it.
 static void put_depth(canon *c, int depth) {
   candidate list[LB_SPEC_MAX_NODES];
   int n = 0;

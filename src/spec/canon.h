@@ -1,14 +1,14 @@
-// spec/canon.h -- for the room alone: one way to write each spec.
+// spec/canon.h -- canonical form. Internal to this module.
 #ifndef LB_SPEC_CANON_H
 #define LB_SPEC_CANON_H
 
 #include "spec/spec.h"
 
-// The canonical form of `s`, whose counts are within limits, sources are
-// earlier nodes, and every INPUT and SCALAR number has exactly one node.
+// The canonical form of `s`. Its counts must be within limits, sources must be
+// earlier nodes, and every INPUT and SCALAR number must have exactly one node.
 void lb_spec_canonical(const lb_spec *s, lb_spec *out);
 
-// NULL, or what is wrong with a node whose sources are sound.
+// The error in a node whose sources are valid; NULL: none.
 const char *lb_snode_check(const lb_spec *s, const lb_snode *n);
 
 #endif

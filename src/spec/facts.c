@@ -1,11 +1,11 @@
-// spec/facts.c -- what code takes for granted about sizes.
+// spec/facts.c -- what code may assume about sizes.
 #include <assert.h>
 #include <string.h>
 
 #include "spec/spec.h"
 
 _Static_assert(LB_MAX_FACTS == (LB_SFACT_KINDS - 1) * LB_SDIMS,
-               "there is always room for another fact");
+               "every fact fits");
 
 static bool is_fact(lb_sfact x) {
   return x.kind > LB_SFACT_NONE && x.kind < LB_SFACT_KINDS &&
@@ -18,7 +18,8 @@ static int count(const lb_facts *f) {
   return n;
 }
 
-// Order of kind and dim, not of the value: those are one of a kind.
+// Sort key: kind and dim, not the value, because there is one fact per kind and
+// dim.
 static int order(lb_sfact x) { return x.kind * LB_SDIMS + x.dim; }
 
 void lb_facts_add(lb_facts *f, lb_sfact_kind kind, lb_sdim dim,
@@ -77,7 +78,7 @@ bool lb_facts_divides(const lb_facts *f, lb_sdim dim, int n) {
 }
 
 void lb_facts_print(const lb_facts *f, lb_strbuf *out) {
-  static const char *const dims[] = {"rows", "cols", "k", "len", "steps"};
+  static const char *const dims[] = {"rows", "cols", "k", "taps_y", "taps_x"};
   static const char *const signs[] = {"", "%", "=", "<=", ":"};
   for (int i = 0; i < count(f); i++)
     lb_strbuf_printf(out, "%s%s%s%u", i ? " " : "", dims[f->list[i].dim],

@@ -1,4 +1,5 @@
-// spec/message_test.c -- what is written is read, and nothing else is.
+// spec/message_test.c -- messages survive a round trip, and corrupt ones are
+// rejected.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,7 +17,7 @@ static void assert_ok(lb_status st) {
   fail();
 }
 
-static void assert_refused(lb_status st, const char *part) {
+static void assert_rejected(lb_status st, const char *part) {
   assert_int_equal(lb_status_code(st), LB_INVALID);
   if (!strstr(lb_status_message(st), part)) {
     print_error("wanted '%s', got '%s'\n", part, lb_status_message(st));
@@ -49,7 +50,7 @@ static lb_status read_request(const uint8_t *bytes, lb_request *out) {
   return lb_request_read(&head, bytes + LB_HEADER_BYTES, out);
 }
 
-static void a_request_is_read_as_it_was_written(void **state) {
+static void requests_survive_a_round_trip(void **state) {
   (void)state;
   lb_request r = a_request(), got;
   uint8_t bytes[LB_REQUEST_BYTES];
@@ -62,7 +63,7 @@ static void a_request_is_read_as_it_was_written(void **state) {
   assert_memory_equal(&got, &r, sizeof r);
 }
 
-static void no_bit_of_a_request_can_flip_unnoticed(void **state) {
+static void flipped_bits_of_a_request_are_detected(void **state) {
   (void)state;
   lb_request r = a_request(), got;
   uint8_t bytes[LB_REQUEST_BYTES];
@@ -77,38 +78,38 @@ static void no_bit_of_a_request_can_flip_unnoticed(void **state) {
   assert_ok(read_request(bytes, &got));
 }
 
-static void a_sound_message_with_an_unsound_request_is_refused(void **state) {
+static void invalid_requests_in_valid_messages_are_rejected(void **state) {
   (void)state;
   lb_request r = a_request(), got;
   uint8_t bytes[LB_REQUEST_BYTES];
   r.spec.n_nodes = 200;
   lb_request_write(&r, 1, bytes);
-  assert_refused(read_request(bytes, &got), "spec");
+  assert_rejected(read_request(bytes, &got), "spec");
   r = a_request();
   r.facts.list[3].kind = 9;
   lb_request_write(&r, 1, bytes);
-  assert_refused(read_request(bytes, &got), "facts");
+  assert_rejected(read_request(bytes, &got), "facts");
   r = a_request();
   memset(r.target, 'x', sizeof r.target);
   lb_request_write(&r, 1, bytes);
-  assert_refused(read_request(bytes, &got), "target");
+  assert_rejected(read_request(bytes, &got), "target");
   r = a_request();
   r.target[3] = '\n';
   lb_request_write(&r, 1, bytes);
-  assert_refused(read_request(bytes, &got), "target");
+  assert_rejected(read_request(bytes, &got), "target");
 }
 
-static void a_target_that_does_not_fit_is_refused(void **state) {
+static void too_long_targets_are_rejected(void **state) {
   (void)state;
   lb_request r = a_request(), other;
   char target[LB_TARGET_TEXT + 1] = {0};
   memset(target, '+', LB_TARGET_TEXT);
-  assert_refused(lb_request_init(&other, &r.spec, &r.facts, target), "192");
+  assert_rejected(lb_request_init(&other, &r.spec, &r.facts, target), "192");
   target[LB_TARGET_TEXT - 1] = '\0';
   assert_ok(lb_request_init(&other, &r.spec, &r.facts, target));
 }
 
-static void heads_of_another_version_kind_or_size_are_refused(void **state) {
+static void headers_of_wrong_version_kind_or_size_are_rejected(void **state) {
   (void)state;
   lb_request r = a_request();
   uint8_t bytes[LB_REQUEST_BYTES];
@@ -116,20 +117,20 @@ static void heads_of_another_version_kind_or_size_are_refused(void **state) {
   lb_request_write(&r, 1, bytes);
   memcpy(&head, bytes, sizeof head);
 
-  assert_refused(lb_header_read(bytes, LB_MESSAGE_RESPONSE, &other), "kind");
+  assert_rejected(lb_header_read(bytes, LB_MESSAGE_RESPONSE, &other), "kind");
   head.version++;
   memcpy(bytes, &head, sizeof head);
-  assert_refused(lb_header_read(bytes, LB_MESSAGE_REQUEST, &other), "version");
+  assert_rejected(lb_header_read(bytes, LB_MESSAGE_REQUEST, &other), "version");
   head.version--;
   head.size = UINT32_MAX;
   memcpy(bytes, &head, sizeof head);
-  assert_refused(lb_header_read(bytes, LB_MESSAGE_REQUEST, &other), "bytes");
+  assert_rejected(lb_header_read(bytes, LB_MESSAGE_REQUEST, &other), "bytes");
   head.kind = LB_MESSAGE_RESPONSE;
   memcpy(bytes, &head, sizeof head);
-  assert_refused(lb_header_read(bytes, LB_MESSAGE_RESPONSE, &other), "bytes");
+  assert_rejected(lb_header_read(bytes, LB_MESSAGE_RESPONSE, &other), "bytes");
 }
 
-// -- answers -----------------------------------------------------------------
+// -- responses ----------------------------------------------------------------
 
 static lb_response an_object(void) {
   lb_response a = {
@@ -141,15 +142,16 @@ static lb_response an_object(void) {
   return a;
 }
 
-// All bytes of `a`; returns how many.
-static size_t write_answer(const lb_response *a, uint8_t *bytes) {
+// Writes all bytes of `a`; returns their number.
+static size_t write_response(const lb_response *a, uint8_t *bytes) {
   lb_response_write(a, 5, bytes);
   if (a->bytes.size)
     memcpy(bytes + LB_RESPONSE_BYTES, a->bytes.data, a->bytes.size);
   return LB_RESPONSE_BYTES + a->bytes.size;
 }
 
-static lb_status read_answer(const uint8_t *bytes, size_t n, lb_response *out) {
+static lb_status read_response(const uint8_t *bytes, size_t n,
+                               lb_response *out) {
   lb_message_header head;
   LB_TRY(lb_header_read(bytes, LB_MESSAGE_RESPONSE, &head));
   if (head.size != n - LB_HEADER_BYTES)
@@ -157,86 +159,86 @@ static lb_status read_answer(const uint8_t *bytes, size_t n, lb_response *out) {
   return lb_response_read(&head, bytes + LB_HEADER_BYTES, out);
 }
 
-static void an_object_is_read_as_it_was_written(void **state) {
+static void objects_survive_a_round_trip(void **state) {
   (void)state;
   lb_response a = an_object(), got;
   uint8_t bytes[1024];
-  size_t n = write_answer(&a, bytes);
-  assert_ok(read_answer(bytes, n, &got));
+  size_t n = write_response(&a, bytes);
+  assert_ok(read_response(bytes, n, &got));
   assert_int_equal(got.code, LB_CODE_OK);
   assert_memory_equal(&got.info, &a.info, sizeof a.info);
   assert_int_equal(got.bytes.size, 7);
   assert_memory_equal(got.bytes.data, "\177ELF...", 7);
 }
 
-static void an_error_is_read_with_its_message(void **state) {
+static void errors_are_read_with_their_message(void **state) {
   (void)state;
   lb_response a = {.code = LB_UNSUPPORTED,
                    .bytes = {(const uint8_t *)"why", 3}};
   lb_response got;
   uint8_t bytes[1024];
-  size_t n = write_answer(&a, bytes);
-  assert_ok(read_answer(bytes, n, &got));
+  size_t n = write_response(&a, bytes);
+  assert_ok(read_response(bytes, n, &got));
   assert_int_equal(got.code, LB_UNSUPPORTED);
   assert_memory_equal(got.bytes.data, "why", 3);
 }
 
-static void no_bit_of_an_answer_can_flip_unnoticed(void **state) {
+static void flipped_bits_of_a_response_are_detected(void **state) {
   (void)state;
   lb_response a = an_object(), got;
   uint8_t bytes[1024];
-  size_t n = write_answer(&a, bytes);
+  size_t n = write_response(&a, bytes);
   for (size_t i = 0; i < 8 * n; i++) {
     bytes[i / 8] ^= (uint8_t)(1u << i % 8);
-    lb_status st = read_answer(bytes, n, &got);
+    lb_status st = read_response(bytes, n, &got);
     assert_true(lb_failed(st));
     lb_status_drop(st);
     bytes[i / 8] ^= (uint8_t)(1u << i % 8);
   }
 }
 
-static void assert_answer_refused(const lb_response *a, const char *part) {
+static void assert_response_rejected(const lb_response *a, const char *part) {
   static uint8_t bytes[2 * LB_MAX_ERROR_TEXT + LB_RESPONSE_BYTES];
   lb_response got;
-  size_t n = write_answer(a, bytes);
-  assert_refused(read_answer(bytes, n, &got), part);
+  size_t n = write_response(a, bytes);
+  assert_rejected(read_response(bytes, n, &got), part);
 }
 
-static void sound_messages_with_unsound_answers_are_refused(void **state) {
+static void invalid_responses_in_valid_messages_are_rejected(void **state) {
   (void)state;
   static uint8_t much[LB_MAX_ERROR_TEXT + 1];
   lb_response a = an_object();
   a.info.abi++;
-  assert_answer_refused(&a, "ABI");
+  assert_response_rejected(&a, "ABI");
   a = an_object();
   a.bytes.size = 0;
-  assert_answer_refused(&a, "empty");
+  assert_response_rejected(&a, "empty");
   a = an_object();
   memset(a.info.entry, 'e', sizeof a.info.entry);
-  assert_answer_refused(&a, "no text");
+  assert_response_rejected(&a, "not printable text");
   a = an_object();
   a.info.entry[0] = '\0';
-  assert_answer_refused(&a, "no text");
+  assert_response_rejected(&a, "not printable text");
   a = an_object();
   a.code = LB_IO;
-  assert_answer_refused(&a, "error that is none");
+  assert_response_rejected(&a, "malformed error");
   a = (lb_response){.code = (lb_code)99};
-  assert_answer_refused(&a, "no such code");
+  assert_response_rejected(&a, "unknown code");
   a = (lb_response){.code = LB_OOM, .bytes = {much, sizeof much}};
-  assert_answer_refused(&a, "error that is none");
+  assert_response_rejected(&a, "malformed error");
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(a_request_is_read_as_it_was_written),
-      cmocka_unit_test(no_bit_of_a_request_can_flip_unnoticed),
-      cmocka_unit_test(a_sound_message_with_an_unsound_request_is_refused),
-      cmocka_unit_test(a_target_that_does_not_fit_is_refused),
-      cmocka_unit_test(heads_of_another_version_kind_or_size_are_refused),
-      cmocka_unit_test(an_object_is_read_as_it_was_written),
-      cmocka_unit_test(an_error_is_read_with_its_message),
-      cmocka_unit_test(no_bit_of_an_answer_can_flip_unnoticed),
-      cmocka_unit_test(sound_messages_with_unsound_answers_are_refused),
+      cmocka_unit_test(requests_survive_a_round_trip),
+      cmocka_unit_test(flipped_bits_of_a_request_are_detected),
+      cmocka_unit_test(invalid_requests_in_valid_messages_are_rejected),
+      cmocka_unit_test(too_long_targets_are_rejected),
+      cmocka_unit_test(headers_of_wrong_version_kind_or_size_are_rejected),
+      cmocka_unit_test(objects_survive_a_round_trip),
+      cmocka_unit_test(errors_are_read_with_their_message),
+      cmocka_unit_test(flipped_bits_of_a_response_are_detected),
+      cmocka_unit_test(invalid_responses_in_valid_messages_are_rejected),
   };
   return cmocka_run_group_tests_name("message", tests, NULL, NULL);
 }

@@ -1,19 +1,20 @@
-// spec/panel.c -- matrices into panels of columns.
+// spec/panel.c -- packs matrices into panels of columns.
 #include "spec/panel.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-// To add up even and odd terms takes its time: sums that long are faster in
-// pairs, where it takes half as many products, three for four, or as many.
+// Min K at which K2-interleaving is faster although adding the even and odd
+// sums takes time: if it halves the number of FMAs, if it needs three instead
+// of four, and if it needs as many.
 enum { MAX_COLS = 24, MIN_HALF = 8, MIN_THREE = 16, MIN_EQUAL = 32 };
 
 bool lb_panel_prefers_k2(int64_t k, int64_t cols) {
-  int64_t least = cols <= LB_PANEL_K2_COLS ? MIN_HALF
+  int64_t min_k = cols <= LB_PANEL_K2_COLS ? MIN_HALF
                   : cols <= LB_PANEL_COLS  ? MIN_EQUAL
                                            : MIN_THREE;
-  return k % 2 == 0 && k >= least && cols <= MAX_COLS;
+  return k % 2 == 0 && k >= min_k && cols <= MAX_COLS;
 }
 
 static int64_t panels(const lb_matrix *b) {
@@ -33,19 +34,21 @@ void lb_panel_flush(float *x, int64_t n) {
     x[i] = fabsf(x[i]) < FLT_MIN ? copysignf(0, x[i]) : x[i];
 }
 
-// n columns of one row, `apart` elements from each other.
+// Copies n columns of one row, `interleave` elements from each other in the
+// destination.
 static void move_row(const lb_matrix *b, const char *from, int64_t n,
-                     int64_t apart, char *to) {
+                     int64_t interleave, char *to) {
   int64_t size = (int64_t)b->elem;
-  if (b->col_stride == 1 && apart == 1) {
+  if (b->col_stride == 1 && interleave == 1) {
     memcpy(to, from, (size_t)(n * size));
     return;
   }
   for (int64_t j = 0; j < n; j++)
-    memcpy(to + j * apart * size, from + j * b->col_stride * size, b->elem);
+    memcpy(to + j * interleave * size, from + j * b->col_stride * size,
+           b->elem);
 }
 
-// One line of a panel of n columns: a row, or several.
+// Packs one line of a panel of n columns: one row, or several interleaved ones.
 static void pack_line(const lb_matrix *b, const char *from, int64_t n,
                       char *to) {
   int64_t size = (int64_t)b->elem, rows = lb_panel_rows((uint8_t)b->layout);

@@ -1,4 +1,4 @@
-// spec/spec.c -- specs as bytes, as text, as arguments and as keys.
+// spec/spec.c -- specs as bytes, text and keys.
 #include "spec/spec.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ int lb_spec_dims(const lb_spec *s) {
   return dims[s->form];
 }
 
-static int window_factors(const lb_spec *s) {
+static int window_acc_inputs(const lb_spec *s) {
   for (int i = 0; i < s->n_nodes; i++)
     if (s->nodes[i].op == LB_S_ACC)
       return s->nodes[i].arg == LB_ACC_DOT ? 2 : 1;
@@ -24,8 +24,8 @@ static int window_factors(const lb_spec *s) {
 }
 
 int lb_spec_factors(const lb_spec *s) {
-  static const uint8_t factors[LB_FORM_COUNT] = {0, 0, 2, 3, 2, 0};
-  return s->form == LB_FORM_WINDOW ? window_factors(s) : factors[s->form];
+  static const uint8_t acc_inputs[LB_FORM_COUNT] = {0, 0, 2, 3, 2, 0};
+  return s->form == LB_FORM_WINDOW ? window_acc_inputs(s) : acc_inputs[s->form];
 }
 
 bool lb_spec_is_gathered(const lb_spec *s, uint8_t input) {
@@ -43,9 +43,9 @@ static bool is_read_by(const lb_snode *n, uint8_t source) {
 
 bool lb_spec_is_row_index(const lb_spec *s, uint8_t input) {
   for (int i = 0; i < s->n_nodes; i++) {
-    uint8_t place = s->nodes[i].src[1];
+    uint8_t row_index = s->nodes[i].src[1];
     if (s->nodes[i].op == LB_S_GATHER_ROW &&
-        (place == input || is_read_by(&s->nodes[place], input)))
+        (row_index == input || is_read_by(&s->nodes[row_index], input)))
       return true;
   }
   return false;
@@ -93,7 +93,7 @@ static void print_node(const lb_spec *s, int i, lb_strbuf *out) {
   if (n->n_src) lb_strbuf_putc(out, ')');
 }
 
-// rows %0=input.float32.full %1=rsum.float32(%0) -> %1.per_row
+// row_reduce %0=input.float32.full %1=rsum.float32(%0) -> %1.per_row
 void lb_spec_print(const lb_spec *s, lb_strbuf *out) {
   lb_strbuf_puts(out, form_names[s->form]);
   for (int i = 0; i < s->n_nodes; i++) print_node(s, i, out);

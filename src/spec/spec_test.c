@@ -1,4 +1,5 @@
-// spec/spec_test.c -- one way to write each spec, and nothing else accepted.
+// spec/spec_test.c -- specs have one canonical form, and nothing else is
+// accepted.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -54,7 +55,7 @@ static lb_spec softmax(void) {
 
 // -- canonical form ----------------------------------------------------------
 
-typedef struct plan {  // of a DAG that can be built in many orders
+typedef struct plan {  // a DAG that can be built in many orders
   lb_snode nodes[LB_SPEC_MAX_NODES];
   int n, n_in;
 } plan;
@@ -80,7 +81,7 @@ static bool is_ready(const plan *p, int i, const uint8_t *at) {
 }
 
 // Builds nodes in a random order, sources of commutative operations in any
-// order, and now and then a node twice or one that nobody needs.
+// order, and sometimes a node twice or a dead one.
 static lb_spec build_shuffled(const plan *p) {
   lb_spec_builder b;
   lb_spec s;
@@ -111,7 +112,7 @@ static lb_spec build_shuffled(const plan *p) {
   return s;
 }
 
-static void order_of_building_does_not_show(void **state) {
+static void the_order_of_building_does_not_matter(void **state) {
   (void)state;
   for (int i = 0; i < 300; i++) {
     plan p = random_plan();
@@ -124,7 +125,7 @@ static void order_of_building_does_not_show(void **state) {
   }
 }
 
-static void different_meaning_is_different_bytes(void **state) {
+static void different_meanings_have_different_bytes(void **state) {
   (void)state;
   lb_spec specs[3];
   for (int i = 0; i < 3; i++) {
@@ -142,7 +143,7 @@ static void different_meaning_is_different_bytes(void **state) {
   assert_false(lb_spec_equal(&specs[1], &specs[2]));
 }
 
-static void rows_without_reductions_are_a_map(void **state) {
+static void row_reduce_without_reductions_becomes_eltwise(void **state) {
   (void)state;
   lb_spec_builder b;
   lb_spec s;
@@ -155,9 +156,9 @@ static void rows_without_reductions_are_a_map(void **state) {
   assert_int_equal(s.n_nodes, 2);
 }
 
-// -- what is refused ---------------------------------------------------------
+// -- rejected specs -----------------------------------------------------------
 
-static void finish_tells_the_first_mistake(void **state) {
+static void finish_returns_the_first_error(void **state) {
   (void)state;
   lb_spec_builder b;
   lb_spec s;
@@ -180,7 +181,7 @@ static void finish_tells_the_first_mistake(void **state) {
   assert_error(lb_spec_finish(&b, &s), LB_UNSUPPORTED, "12 inputs");
 }
 
-static void forms_hold_what_belongs_to_them(void **state) {
+static void nodes_of_other_forms_are_rejected(void **state) {
   (void)state;
   lb_spec_builder b;
   lb_spec s;
@@ -199,17 +200,18 @@ static void forms_hold_what_belongs_to_them(void **state) {
   lb_spec_input(&b, LB_F32, LB_LAYOUT_PANEL);
   uint8_t acc = lb_spec_node(&b, LB_S_ACC, LB_F32, NULL, 0);
   lb_spec_output(&b, binary(&b, LB_S_ADD, acc, x), LB_LAYOUT_FULL);
-  assert_error(lb_spec_finish(&b, &s), LB_INVALID, "factor");
+  assert_error(lb_spec_finish(&b, &s), LB_INVALID, "input of acc");
 }
 
-// Every accepted spec prints and has its arguments within the array; those
-// that are refused only must not be read out of bounds.
-static void any_bytes_are_accepted_or_refused(void **state) {
+// Every accepted spec prints and has its arguments within the array; rejected
+// ones must not cause reads out of bounds.
+static void any_bytes_are_accepted_or_rejected(void **state) {
   (void)state;
   int accepted = 0;
   lb_spec base = softmax();
   for (int i = 0; i < 20000; i++) {
-    lb_spec *s = malloc(sizeof *s);  // exactly: out of bounds is seen
+    lb_spec *s = malloc(sizeof *s);  // exact size, so that sanitizers detect
+                                     // reads out of bounds
     *s = base;
     uint32_t edits = i % 4 ? 1 + draw(3) : sizeof *s;
     for (uint32_t j = 0; j < edits; j++)
@@ -228,7 +230,7 @@ static void any_bytes_are_accepted_or_refused(void **state) {
   assert_true(accepted > 0);
 }
 
-// -- the rest ----------------------------------------------------------------
+// -- facts, text and keys -----------------------------------------------------
 
 static void a_spec_prints_as_one_line(void **state) {
   (void)state;
@@ -244,7 +246,7 @@ static void a_spec_prints_as_one_line(void **state) {
   lb_strbuf_fini(&text);
 }
 
-static void arguments_follow_each_other(void **state) {
+static void arguments_are_adjacent(void **state) {
   (void)state;
   lb_spec s = {.form = LB_FORM_MATMUL, .n_in = 3, .n_out = 2, .n_scalars = 4};
   lb_sargs a = lb_spec_args(&s);
@@ -269,7 +271,7 @@ static void facts_are_sorted_and_checked(void **state) {
   assert_true(lb_facts_reusable(&f));
   assert_true(lb_facts_hold(&f, (int64_t[LB_SDIMS]){7, 128, 1}));
   assert_false(lb_facts_hold(&f, (int64_t[LB_SDIMS]){7, 129, 1}));
-  lb_facts_add(&g, LB_ASSUME_AT_MOST, LB_DIM_LEN, 5);
+  lb_facts_add(&g, LB_ASSUME_AT_MOST, LB_DIM_TAPS_Y, 5);
   assert_true(lb_facts_hold(&g, (int64_t[LB_SDIMS]){7, 128, 1, 5}));
   assert_false(lb_facts_hold(&g, (int64_t[LB_SDIMS]){7, 128, 1, 6}));
   assert_false(lb_facts_reusable(&g));
@@ -288,7 +290,7 @@ static void facts_are_sorted_and_checked(void **state) {
   assert_error(lb_facts_verify(&f), LB_INVALID, "entry 0");
 }
 
-static lb_spec product_of(lb_layout right) {
+static lb_spec matmul_with(lb_layout right) {
   lb_spec_builder b;
   lb_spec s;
   lb_spec_begin(&b, LB_FORM_MATMUL);
@@ -300,7 +302,7 @@ static lb_spec product_of(lb_layout right) {
   return s;
 }
 
-static lb_spec product(void) { return product_of(LB_LAYOUT_PANEL); }
+static lb_spec matmul(void) { return matmul_with(LB_LAYOUT_PANEL); }
 
 // softmax(q k^T + mask) v, v of dtype t
 static lb_spec attention(lb_dtype t) {
@@ -334,29 +336,31 @@ static void attention_has_four_dims(void **state) {
   lb_strbuf_fini(&text);
 }
 
-static void what_is_no_attention_is_refused(void **state) {
+static void invalid_attention_is_rejected(void **state) {
   (void)state;
   lb_spec s = attention(LB_F32);
   s.in[1].layout = LB_LAYOUT_STRIDED;
-  assert_error(lb_spec_verify(&s), LB_INVALID, "input 1 cannot lie");
+  assert_error(lb_spec_verify(&s), LB_INVALID,
+               "input 1 has an unsupported layout");
   s = attention(LB_F32);
   s.out[0].layout = LB_LAYOUT_STRIDED;
-  assert_error(lb_spec_verify(&s), LB_INVALID, "output 0 cannot lie");
+  assert_error(lb_spec_verify(&s), LB_INVALID,
+               "output 0 has an unsupported layout");
   s = attention(LB_F32);
   s.in[2].dtype = s.nodes[2].dtype = LB_I32;
-  assert_error(lb_spec_verify(&s), LB_INVALID, "of floats");
+  assert_error(lb_spec_verify(&s), LB_INVALID, "float inputs");
   s = attention(LB_F32);
   s.nodes[5].src[0] = 2;
-  assert_error(lb_spec_verify(&s), LB_INVALID, "reads a factor");
+  assert_error(lb_spec_verify(&s), LB_INVALID, "reads an input of acc");
   s = attention(LB_F32);
   s.form = LB_FORM_ELTWISE;
-  assert_error(lb_spec_verify(&s), LB_INVALID, "one sum");
+  assert_error(lb_spec_verify(&s), LB_INVALID, "acc must occur once");
 }
 
-// Nobody has panels but the right side of a product.
-static void pairs_are_of_the_right_side(void **state) {
+// Only operand B of a matmul has panels.
+static void panels_are_for_operand_b_only(void **state) {
   (void)state;
-  lb_spec s = product_of(LB_LAYOUT_PANEL_K2);
+  lb_spec s = matmul_with(LB_LAYOUT_PANEL_K2);
   lb_strbuf text = {0};
   lb_spec_print(&s, &text);
   assert_string_equal(lb_strbuf_str(&text),
@@ -364,13 +368,15 @@ static void pairs_are_of_the_right_side(void **state) {
                       "%2=acc.float32 -> %2.full");
   lb_strbuf_fini(&text);
   s.in[0].layout = LB_LAYOUT_PANEL_K2;
-  assert_error(lb_spec_verify(&s), LB_INVALID, "input 0 cannot lie");
+  assert_error(lb_spec_verify(&s), LB_INVALID,
+               "input 0 has an unsupported layout");
   s = attention(LB_F32);
   s.in[1].layout = LB_LAYOUT_PANEL_K2;
-  assert_error(lb_spec_verify(&s), LB_INVALID, "input 1 cannot lie");
+  assert_error(lb_spec_verify(&s), LB_INVALID,
+               "input 1 has an unsupported layout");
 }
 
-static lb_spec product_of_bytes(void) {
+static lb_spec int8_matmul(void) {
   lb_spec_builder b;
   lb_spec s;
   lb_spec_begin(&b, LB_FORM_MATMUL);
@@ -381,9 +387,9 @@ static lb_spec product_of_bytes(void) {
   return s;
 }
 
-static void quads_are_of_bytes(void **state) {
+static void panel_k4_is_for_int8_only(void **state) {
   (void)state;
-  lb_spec s = product_of_bytes();
+  lb_spec s = int8_matmul();
   lb_strbuf text = {0};
   lb_spec_print(&s, &text);
   assert_string_equal(lb_strbuf_str(&text),
@@ -391,22 +397,22 @@ static void quads_are_of_bytes(void **state) {
                       "%2=acc.int32 -> %2.full");
   lb_strbuf_fini(&text);
   s.in[0].layout = LB_LAYOUT_STRIDED;
-  assert_error(lb_spec_verify(&s), LB_INVALID, "quads are of bytes");
-  s = product_of_bytes();
+  assert_error(lb_spec_verify(&s), LB_INVALID, "panel_k4 needs int8");
+  s = int8_matmul();
   s.in[0].dtype = s.nodes[0].dtype = LB_I16;
-  assert_error(lb_spec_verify(&s), LB_INVALID, "quads are of bytes");
-  s = product_of_bytes();
+  assert_error(lb_spec_verify(&s), LB_INVALID, "panel_k4 needs int8");
+  s = int8_matmul();
   s.nodes[2].dtype = s.out[0].dtype = LB_F32;
-  assert_error(lb_spec_verify(&s), LB_INVALID, "quads are of bytes");
-  s = product();
+  assert_error(lb_spec_verify(&s), LB_INVALID, "panel_k4 needs int8");
+  s = matmul();
   s.in[1].layout = LB_LAYOUT_PANEL_K4;
-  assert_error(lb_spec_verify(&s), LB_INVALID, "quads are of bytes");
+  assert_error(lb_spec_verify(&s), LB_INVALID, "panel_k4 needs int8");
 }
 
-// A tile of them is as wide as few columns need.
-static void tiles_of_pairs_fit_the_columns(void **state) {
+// The tile of K2-interleaved panels is as wide as few columns need.
+static void k2_tiles_fit_the_columns(void **state) {
   (void)state;
-  lb_spec s = product_of(LB_LAYOUT_PANEL_K2);
+  lb_spec s = matmul_with(LB_LAYOUT_PANEL_K2);
   for (int64_t cols = 1; cols <= 24; cols++) {
     int64_t dims[LB_SDIMS] = {100, cols, 64};
     lb_facts f = lb_facts_of(&s, 16, dims);
@@ -416,9 +422,9 @@ static void tiles_of_pairs_fit_the_columns(void **state) {
   }
 }
 
-// No choice computes a tenth more rows than another would; where tiles come out
-// even, they do.
-static void tiles_of_attention_leave_few_rows(void **state) {
+// No selected tile computes 10% more rows than another would; tiles that divide
+// the rows are selected.
+static void attention_tiles_waste_few_rows(void **state) {
   (void)state;
   static const int even[][3] = {{16, 16, 8},   {16, 64, 8}, {16, 77, 10},
                                 {16, 128, 10}, {8, 20, 4},  {8, 64, 6}};
@@ -439,9 +445,9 @@ static void tiles_of_attention_leave_few_rows(void **state) {
   }
 }
 
-static void facts_of_all_sizes_are_few(void **state) {
+static void all_sizes_select_few_facts(void **state) {
   (void)state;
-  const lb_spec specs[] = {product(), product_of(LB_LAYOUT_PANEL_K2), softmax(),
+  const lb_spec specs[] = {matmul(), matmul_with(LB_LAYOUT_PANEL_K2), softmax(),
                            attention(LB_F32)};
   for (int i = 0; i < 4; i++)
     for (uint32_t lanes = 4; lanes <= 16; lanes *= 2) {
@@ -460,9 +466,9 @@ static void facts_of_all_sizes_are_few(void **state) {
     }
 }
 
-static void reusable_facts_hold_nothing_but_divisibility(void **state) {
+static void reusable_facts_assume_only_divisibility(void **state) {
   (void)state;
-  const lb_spec specs[] = {product(), product_of(LB_LAYOUT_PANEL_K2),
+  const lb_spec specs[] = {matmul(), matmul_with(LB_LAYOUT_PANEL_K2),
                            softmax()};
   for (int i = 0; i < 3; i++)
     for (uint32_t lanes = 4; lanes <= 16; lanes *= 2)
@@ -477,15 +483,15 @@ static void reusable_facts_hold_nothing_but_divisibility(void **state) {
   lb_spec heads = attention(LB_F32);
   lb_facts f = lb_facts_prefer(&heads, 16, (int64_t[LB_SDIMS]){9, 9, 64}, true);
   assert_false(lb_facts_reusable(&f));
-  assert_non_null(lb_spec_needs_bound(&heads));
-  assert_null(lb_spec_needs_bound(&specs[0]));
+  assert_non_null(lb_spec_needs_specialised(&heads));
+  assert_null(lb_spec_needs_specialised(&specs[0]));
 }
 
-// Rows that are computed and thrown away are less than one in five, but for
-// the smallest products.
+// Fewer than one in five computed rows is unused, except for the smallest
+// matmuls.
 static void tiles_fit_the_rows(void **state) {
   (void)state;
-  lb_spec s = product();
+  lb_spec s = matmul();
   for (uint32_t lanes = 4; lanes <= 16; lanes *= 2)
     for (int64_t m = 1; m < 300; m++) {
       lb_facts f = lb_facts_of(&s, lanes, (int64_t[LB_SDIMS]){m, 384, 384});
@@ -497,7 +503,7 @@ static void tiles_fit_the_rows(void **state) {
     }
 }
 
-static int most_cols(int64_t rows, int64_t cols, bool reusable) {
+static int max_cols(int64_t rows, int64_t cols, bool reusable) {
   lb_spec s = softmax();
   int64_t dims[LB_SDIMS] = {rows, cols};
   lb_facts f = lb_facts_prefer(&s, 16, dims, reusable);
@@ -507,13 +513,13 @@ static int most_cols(int64_t rows, int64_t cols, bool reusable) {
 
 static void short_rows_have_two_widths(void **state) {
   (void)state;
-  assert_int_equal(most_cols(2100, 1, false), 16);
-  assert_int_equal(most_cols(8, 16, false), 16);
-  assert_int_equal(most_cols(8, 17, false), 32);
-  assert_int_equal(most_cols(100, 32, false), 32);
-  assert_int_equal(most_cols(100, 33, false), 0);
-  assert_int_equal(most_cols(7, 16, false), 0);  // no block of them
-  assert_int_equal(most_cols(100, 16, true), 0);
+  assert_int_equal(max_cols(2100, 1, false), 16);
+  assert_int_equal(max_cols(8, 16, false), 16);
+  assert_int_equal(max_cols(8, 17, false), 32);
+  assert_int_equal(max_cols(100, 32, false), 32);
+  assert_int_equal(max_cols(100, 33, false), 0);
+  assert_int_equal(max_cols(7, 16, false), 0);  // too few rows for a block
+  assert_int_equal(max_cols(100, 16, true), 0);
 }
 
 static lb_spec depthwise(void) {
@@ -526,7 +532,7 @@ static lb_spec depthwise(void) {
   return s;
 }
 
-// No tile is higher than the rows but the lowest, which few rows have.
+// Only the lowest tile, which few rows get, may be higher than the rows.
 static void windows_have_three_heights(void **state) {
   (void)state;
   lb_spec s = depthwise();
@@ -547,7 +553,7 @@ static void windows_have_three_heights(void **state) {
   }
 }
 
-static void keys_tell_all_parts_apart(void **state) {
+static void keys_depend_on_all_parts(void **state) {
   (void)state;
   lb_spec s = softmax();
   lb_facts none = {0}, some = {0};
@@ -574,27 +580,27 @@ static void softmax_is_critical_and_a_norm_is_not(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(softmax_is_critical_and_a_norm_is_not),
-      cmocka_unit_test(order_of_building_does_not_show),
-      cmocka_unit_test(different_meaning_is_different_bytes),
-      cmocka_unit_test(rows_without_reductions_are_a_map),
-      cmocka_unit_test(finish_tells_the_first_mistake),
-      cmocka_unit_test(forms_hold_what_belongs_to_them),
-      cmocka_unit_test(any_bytes_are_accepted_or_refused),
+      cmocka_unit_test(the_order_of_building_does_not_matter),
+      cmocka_unit_test(different_meanings_have_different_bytes),
+      cmocka_unit_test(row_reduce_without_reductions_becomes_eltwise),
+      cmocka_unit_test(finish_returns_the_first_error),
+      cmocka_unit_test(nodes_of_other_forms_are_rejected),
+      cmocka_unit_test(any_bytes_are_accepted_or_rejected),
       cmocka_unit_test(a_spec_prints_as_one_line),
-      cmocka_unit_test(arguments_follow_each_other),
+      cmocka_unit_test(arguments_are_adjacent),
       cmocka_unit_test(facts_are_sorted_and_checked),
       cmocka_unit_test(attention_has_four_dims),
-      cmocka_unit_test(what_is_no_attention_is_refused),
-      cmocka_unit_test(pairs_are_of_the_right_side),
-      cmocka_unit_test(quads_are_of_bytes),
-      cmocka_unit_test(tiles_of_pairs_fit_the_columns),
-      cmocka_unit_test(tiles_of_attention_leave_few_rows),
-      cmocka_unit_test(facts_of_all_sizes_are_few),
-      cmocka_unit_test(reusable_facts_hold_nothing_but_divisibility),
+      cmocka_unit_test(invalid_attention_is_rejected),
+      cmocka_unit_test(panels_are_for_operand_b_only),
+      cmocka_unit_test(panel_k4_is_for_int8_only),
+      cmocka_unit_test(k2_tiles_fit_the_columns),
+      cmocka_unit_test(attention_tiles_waste_few_rows),
+      cmocka_unit_test(all_sizes_select_few_facts),
+      cmocka_unit_test(reusable_facts_assume_only_divisibility),
       cmocka_unit_test(tiles_fit_the_rows),
       cmocka_unit_test(short_rows_have_two_widths),
       cmocka_unit_test(windows_have_three_heights),
-      cmocka_unit_test(keys_tell_all_parts_apart),
+      cmocka_unit_test(keys_depend_on_all_parts),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-// spec/target.c -- targets: from cpuid, from text, to text.
+// spec/target.c -- reads targets from cpuid and text, and prints them.
 #include "spec/target.h"
 
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 
 enum { EAX, EBX, ECX, EDX };
 
-// Bits of xcr0: the registers that the system saves and restores.
+// Bits of XCR0: the register states that the OS saves and restores.
 #define STATE_NONE UINT64_C(0)
 #define STATE_AVX UINT64_C(0x6)
 #define STATE_AVX512 UINT64_C(0xE6)
@@ -23,10 +23,10 @@ typedef struct feature {
   uint32_t leaf, sub;
   int reg, bit;
   uint64_t state;
-  bool llvm;  // LLVM knows it by that name
+  bool llvm;  // LLVM has a feature of this name
 } feature;
 
-static const feature needs[] = {
+static const feature level_features[] = {
 #define LB_LEVEL_NEED(NAME, LEVEL, LEAF, SUB, REG, BIT, STATE) \
   {NAME, LB_LEVEL_##LEVEL, LEAF, SUB, REG, BIT, STATE_##STATE, true},
 #define LB_TARGET_FEATURE(...)
@@ -54,9 +54,9 @@ const char *lb_feature_llvm(lb_feature f) {
   return features[f].llvm ? features[f].name : NULL;
 }
 
-// -- asking the processor ---------------------------------------------------
+// -- cpuid --------------------------------------------------------------------
 
-// A leaf past the last one would answer with another leaf's contents.
+// A leaf past the last one would return another leaf's contents.
 static void read_leaf(const lb_cpuid *id, uint32_t leaf, uint32_t sub,
                       uint32_t out[4]) {
   id->read(id, leaf & 0x80000000, 0, out);
@@ -65,14 +65,15 @@ static void read_leaf(const lb_cpuid *id, uint32_t leaf, uint32_t sub,
   if (leaf <= last) id->read(id, leaf, sub, out);
 }
 
-typedef struct reader {  // features of one leaf stand side by side
+typedef struct target_reader {  // features of one leaf are adjacent in the
+                                // tables
   const lb_cpuid *id;
   uint64_t xcr0;
-  const feature *last;  // whose leaf is in regs; NULL: none
+  const feature *last;  // the feature whose leaf is in regs; NULL: none
   uint32_t regs[4];
-} reader;
+} target_reader;
 
-static bool has_feature(reader *r, const feature *f) {
+static bool has_feature(target_reader *r, const feature *f) {
   if (!r->last || r->last->leaf != f->leaf || r->last->sub != f->sub)
     read_leaf(r->id, f->leaf, f->sub, r->regs);
   r->last = f;
@@ -83,18 +84,19 @@ lb_target lb_cpuid_target(const lb_cpuid *id) {
   uint32_t regs[4];
   read_leaf(id, 1, 0, regs);
   bool readable = regs[ECX] >> 27 & 1;  // OSXSAVE
-  reader r = {.id = id, .xcr0 = readable ? id->xcr0(id) : 0};
+  target_reader r = {.id = id, .xcr0 = readable ? id->xcr0(id) : 0};
   lb_target t = {.level = LB_LEVEL_V4};
-  for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++)
-    if (t.level >= needs[i].level && !has_feature(&r, &needs[i]))
-      t.level = needs[i].level - 1;
+  for (size_t i = 0; i < sizeof level_features / sizeof level_features[0]; i++)
+    if (t.level >= level_features[i].level &&
+        !has_feature(&r, &level_features[i]))
+      t.level = level_features[i].level - 1;
   for (int i = 0; i < LB_FEATURE_COUNT; i++)
     if (t.level >= features[i].level && has_feature(&r, &features[i]))
       t.features |= UINT32_C(1) << i;
   return t;
 }
 
-// Intel tells of caches in leaf 4, AMD in another of the same form.
+// Intel reports caches in leaf 4, AMD in another leaf of the same format.
 static uint32_t cache_leaf(const lb_cpuid *id) {
   uint32_t regs[4];
   read_leaf(id, 0x80000001, 0, regs);
@@ -157,37 +159,37 @@ static uint64_t host_xcr0(const lb_cpuid *self) {
 
 static const lb_cpuid host = {.read = host_read, .xcr0 = host_xcr0};
 
-// In a virtual machine each question takes microseconds: they are asked once a
-// process. There is one processor, so this hangs off no object.
+// In a virtual machine each cpuid takes microseconds, so it is read once per
+// process. There is one processor, so this state belongs to no object.
 static struct {
   lb_target target;
   lb_host_caches caches;
   lb_host_model model;
 } here;
 
-static void ask_host(void) {
+static void read_host(void) {
   here.target = lb_cpuid_target(&host);
   here.caches = lb_cpuid_caches(&host);
   here.model = lb_cpuid_model(&host);
 }
 
-static void know_host(void) {
+static void init_host(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, ask_host);
+  pthread_once(&once, read_host);
 }
 
 lb_target lb_target_host(void) {
-  know_host();
+  init_host();
   return here.target;
 }
 
 lb_host_caches lb_host_caches_get(void) {
-  know_host();
+  init_host();
   return here.caches;
 }
 
 lb_host_model lb_host_model_get(void) {
-  know_host();
+  init_host();
   return here.model;
 }
 
@@ -199,8 +201,8 @@ bool lb_target_runs(const lb_target *t) {
 lb_status lb_target_check(const lb_target *t) {
   if (t->level != LB_LEVEL_V3 && t->level != LB_LEVEL_V4)
     return lb_error(LB_UNSUPPORTED,
-                    "no kernels for x86-64-v%d: there are some for x86-64-v3 "
-                    "and x86-64-v4",
+                    "no kernels for x86-64-v%d: kernels need x86-64-v3 "
+                    "or x86-64-v4",
                     (int)t->level);
   if (t->features >> LB_FEATURE_COUNT)
     return lb_error(LB_UNSUPPORTED, "unknown features 0x%x", t->features);
@@ -226,7 +228,7 @@ static lb_status unknown_name(const char *text, size_t len) {
     lb_strbuf_printf(&known, "%s%s", i ? ", " : "", features[i].name);
   lb_status st =
       lb_error(LB_INVALID,
-               "unknown instruction set '%.*s'; known are native, "
+               "unknown instruction set '%.*s'; known names are native, "
                "%s",
                (int)(len < 64 ? len : 64), text, lb_strbuf_str(&known));
   lb_strbuf_fini(&known);

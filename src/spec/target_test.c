@@ -1,4 +1,4 @@
-// spec/target_test.c -- levels and features, of processors written down.
+// spec/target_test.c -- levels and features of recorded processors.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -9,7 +9,7 @@
 
 #include "spec/target.h"
 
-// What a processor answers; leaves that are not listed answer 0.
+// What cpuid of a processor returns; leaves that are not listed return 0.
 typedef struct machine {
   lb_cpuid id;
   uint64_t xcr0;
@@ -36,7 +36,7 @@ static uint64_t machine_xcr0(const lb_cpuid *self) {
 #define MACHINE \
   { .read = machine_read, .xcr0 = machine_xcr0 }
 
-// As an EPYC of 2022 answers.
+// An EPYC of 2022.
 static const machine zen4 = {
     .id = MACHINE,
     .xcr0 = 0x2E7,
@@ -51,7 +51,7 @@ static const machine zen4 = {
              {0x8000001D, 2, {0x143, 0x1C0003F, 2047, 0}},
              {0x8000001D, 3, {0x163, 0x3C0003F, 32767, 0}}}};
 
-// As a server with AMX answers.
+// A server with AMX.
 static const machine sapphire = {
     .id = MACHINE,
     .xcr0 = 0x602E7,
@@ -94,8 +94,7 @@ static void processors_have_their_level_and_features(void **state) {
   assert_prints(target_of(&none), "x86-64-v1");
 }
 
-static void registers_that_the_system_does_not_save_are_not_there(
-    void **state) {
+static void features_need_registers_that_the_os_saves(void **state) {
   (void)state;
   machine m = sapphire;
   m.xcr0 = 0x2E7;  // no tiles
@@ -123,7 +122,7 @@ static void one_missing_feature_lowers_the_level(void **state) {
   assert_prints(target_of(&m), "x86-64-v1");
 }
 
-static void leaves_past_the_last_are_not_believed(void **state) {
+static void leaves_past_the_last_are_ignored(void **state) {
   (void)state;
   machine m = zen4;
   m.rows[0].regs[0] = 6;
@@ -157,7 +156,7 @@ static lb_target restricted(const machine *m, const char *text) {
   return t;
 }
 
-static void a_restriction_takes_away_and_never_adds(void **state) {
+static void restrictions_only_remove_features(void **state) {
   (void)state;
   assert_prints(restricted(&zen4, "x86-64-v3"), "x86-64-v3");
   assert_prints(restricted(&zen4, "x86-64-v1"), "x86-64-v1");
@@ -170,7 +169,7 @@ static void a_restriction_takes_away_and_never_adds(void **state) {
   assert_prints(restricted(&haswell, "native"), "x86-64-v3");
 }
 
-static void unknown_names_are_errors_that_list_the_known(void **state) {
+static void errors_of_unknown_names_list_the_known_ones(void **state) {
   (void)state;
   static const char *const wrong[] = {"",
                                       "x86-64-v5",
@@ -218,13 +217,13 @@ static void this_machine_agrees_with_the_compiler(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(processors_have_their_level_and_features),
-      cmocka_unit_test(registers_that_the_system_does_not_save_are_not_there),
+      cmocka_unit_test(features_need_registers_that_the_os_saves),
       cmocka_unit_test(one_missing_feature_lowers_the_level),
-      cmocka_unit_test(leaves_past_the_last_are_not_believed),
+      cmocka_unit_test(leaves_past_the_last_are_ignored),
       cmocka_unit_test(caches_have_their_sizes),
       cmocka_unit_test(a_model_is_vendor_and_signature),
-      cmocka_unit_test(a_restriction_takes_away_and_never_adds),
-      cmocka_unit_test(unknown_names_are_errors_that_list_the_known),
+      cmocka_unit_test(restrictions_only_remove_features),
+      cmocka_unit_test(errors_of_unknown_names_list_the_known_ones),
       cmocka_unit_test(this_machine_agrees_with_the_compiler),
   };
   return cmocka_run_group_tests_name("target", tests, NULL, NULL);

@@ -1,12 +1,15 @@
-// store/database.c -- the tables, their statements, and what rows are.
+// store/database.c -- the tables, their statements, and reading of rows.
 //
-// kernel   one row an entry. Its id is the first half of the key: the table
-//          itself is the index by key, so that no index can contradict it. Two
-//          keys with one id replace each other; the full key is compared.
-// verdict  what was measured, by processor
-// total    how often all processes asked: see totals.c
-// about    the version once more: a number in the header alone cannot be told
-//          from a flipped bit
+// kernel        one row per entry. Its id is the first half of the key, so the
+//               table itself is the index by key and no separate index can
+//               contradict it. Two keys with the same id replace each other;
+//               a lookup compares the full key.
+// trial_result  trial results by kernel and processor
+// total         statistics summed over all processes: see totals.c
+// about         a second copy of the version, because a version that is only in
+//               the header cannot be told from a flipped bit. This table keeps
+//               its name in every version: it is how other versions are
+//               recognised.
 #include "store/database.h"
 
 #include <string.h>
@@ -34,7 +37,7 @@ enum {  // of COLUMNS
   C_META,
   C_OBJECT,
 };
-_Static_assert(C_OBJECT + 1 == LB_ROW_COLUMNS, "repair.c reads as many");
+_Static_assert(C_OBJECT + 1 == LB_ROW_COLUMNS, "repair.c reads this many");
 
 static const char schema[] =
     "CREATE TABLE kernel("
@@ -43,8 +46,8 @@ static const char schema[] =
     " reusable INTEGER NOT NULL, bytes INTEGER NOT NULL,"
     " created INTEGER NOT NULL, used INTEGER NOT NULL, sum INTEGER NOT NULL,"
     " request BLOB NOT NULL, meta BLOB NOT NULL, object BLOB NOT NULL);"
-    "CREATE TABLE verdict("
-    "id INTEGER NOT NULL, processor TEXT NOT NULL, verdict INTEGER NOT NULL,"
+    "CREATE TABLE trial_result("
+    "id INTEGER NOT NULL, processor TEXT NOT NULL, result INTEGER NOT NULL,"
     " PRIMARY KEY(id, processor)) WITHOUT ROWID;"
     "CREATE TABLE total(name TEXT PRIMARY KEY, n INTEGER NOT NULL)"
     " WITHOUT ROWID;"
@@ -55,8 +58,8 @@ static const char *const queries[LB_QUERIES] = {
     [LB_Q_GET] = "SELECT " COLUMNS " FROM kernel WHERE id=?1",
     [LB_Q_PUT] = "INSERT OR REPLACE INTO kernel(id, " COLUMNS
                  ") VALUES(?14,?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13)",
-    [LB_Q_KEEP] = "INSERT OR IGNORE INTO kernel(id, " COLUMNS
-                  ") VALUES(?14,?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13)",
+    [LB_Q_PUT_NEW] = "INSERT OR IGNORE INTO kernel(id, " COLUMNS
+                     ") VALUES(?14,?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13)",
     [LB_Q_TOUCH] = "UPDATE kernel SET used=?2 WHERE id=?1 AND used<?2",
     [LB_Q_DROP] = "DELETE FROM kernel WHERE id=?1",
     [LB_Q_OLDEST] = "SELECT id FROM kernel ORDER BY used LIMIT 1",
@@ -66,8 +69,9 @@ static const char *const queries[LB_QUERIES] = {
     [LB_Q_PAGES] = "PRAGMA page_count",
     [LB_Q_FREE_PAGES] = "PRAGMA freelist_count",
     [LB_Q_TRIAL_RESULT] =
-        "SELECT verdict FROM verdict WHERE id=?1 AND processor=?2",
-    [LB_Q_PUT_TRIAL_RESULT] = "INSERT OR REPLACE INTO verdict VALUES(?1,?2,?3)",
+        "SELECT result FROM trial_result WHERE id=?1 AND processor=?2",
+    [LB_Q_PUT_TRIAL_RESULT] =
+        "INSERT OR REPLACE INTO trial_result VALUES(?1,?2,?3)",
     [LB_Q_ADD] = ("INSERT INTO total VALUES(?1,?2)"
                   " ON CONFLICT(name) DO UPDATE SET n=n+excluded.n"),
     [LB_Q_TOTAL] = "SELECT n FROM total WHERE name=?1",
@@ -84,7 +88,7 @@ lb_fault lb_db_fault(int rc) {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
     case SQLITE_FORMAT:
-    case SQLITE_ERROR:  // our statements are sound, so the tables are not
+    case SQLITE_ERROR:  // our statements are valid, so the tables are not
     case SQLITE_CONSTRAINT:
     case SQLITE_MISMATCH: return LB_FAULT_CORRUPT;
     case SQLITE_BUSY:
@@ -98,18 +102,19 @@ lb_fault lb_db_fault(int rc) {
 
 // -- opening ------------------------------------------------------------------
 
-// Short naps of differing length: of many that wait none is left behind.
-static int wait_for_lock(void *user, int turn) {
+// SQLite's busy handler. Sleeps 0.3 to 2.3 ms; the varying delay keeps any one
+// of many waiting processes from starving.
+static int wait_for_lock(void *user, int attempt) {
   lb_db *db = user;
   double t = lb_clock_seconds();
-  if (turn == 0) db->waits_since = t;
-  if (t - db->waits_since > db->patience) return 0;
-  long nap = 300000 + (long)(t * 1e9) % 2000000;
-  nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
+  if (attempt == 0) db->wait_start = t;
+  if (t - db->wait_start > db->lock_timeout) return 0;
+  long delay = 300000 + (long)(t * 1e9) % 2000000;
+  nanosleep(&(struct timespec){.tv_nsec = delay}, NULL);
   return 1;
 }
 
-// A path in a URI: whatever is not plain is written as %XX.
+// Appends a path to a URI, with %XX escapes.
 static void put_path(lb_strbuf *uri, const char *path) {
   for (const unsigned char *p = (const unsigned char *)path; *p; p++) {
     if ((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
@@ -143,7 +148,7 @@ static int open_handle(lb_db *db, const char *path, lb_db_mode mode) {
 
 int lb_db_open(const lb_sqlite *q, const char *path, lb_db_mode mode,
                lb_db *out) {
-  *out = (lb_db){.q = q, .patience = 2};
+  *out = (lb_db){.q = q, .lock_timeout = 2};
   int rc = open_handle(out, path, mode);
   if (rc) return rc;
   q->extended_result_codes(out->handle, 1);
@@ -182,7 +187,7 @@ static int prepare(lb_db *db, const char *sql, sqlite3_stmt **out) {
                            NULL);
 }
 
-sqlite3_stmt *lb_db_use(lb_db *db, lb_db_query which, int *rc) {
+sqlite3_stmt *lb_db_stmt(lb_db *db, lb_db_query which, int *rc) {
   *rc = SQLITE_OK;
   if (!db->stmts[which]) *rc = prepare(db, queries[which], &db->stmts[which]);
   if (*rc) return NULL;
@@ -196,15 +201,15 @@ static int finish(lb_db *db, sqlite3_stmt *stmt) {
   return rc == SQLITE_DONE || rc == SQLITE_ROW ? more : rc;
 }
 
-int lb_db_do(lb_db *db, lb_db_query which) {
+int lb_db_run(lb_db *db, lb_db_query which) {
   int rc;
-  sqlite3_stmt *stmt = lb_db_use(db, which, &rc);
+  sqlite3_stmt *stmt = lb_db_stmt(db, which, &rc);
   return stmt ? finish(db, stmt) : rc;
 }
 
-int lb_db_do_id(lb_db *db, lb_db_query which, int64_t id) {
+int lb_db_run_id(lb_db *db, lb_db_query which, int64_t id) {
   int rc;
-  sqlite3_stmt *stmt = lb_db_use(db, which, &rc);
+  sqlite3_stmt *stmt = lb_db_stmt(db, which, &rc);
   if (!stmt) return rc;
   db->q->bind_int64(stmt, 1, id);
   return finish(db, stmt);
@@ -217,24 +222,24 @@ static int first_number(lb_db *db, sqlite3_stmt *stmt, int64_t *out) {
   return rc == SQLITE_DONE || rc == SQLITE_ROW ? more : rc;
 }
 
-int lb_db_number(lb_db *db, lb_db_query which, int64_t *out) {
+int lb_db_query_int(lb_db *db, lb_db_query which, int64_t *out) {
   int rc;
   *out = 0;
-  sqlite3_stmt *stmt = lb_db_use(db, which, &rc);
+  sqlite3_stmt *stmt = lb_db_stmt(db, which, &rc);
   return stmt ? first_number(db, stmt, out) : rc;
 }
 
 int lb_db_bytes(lb_db *db, int64_t *out) {
   int64_t all = 0, unused = 0;
-  int rc = lb_db_number(db, LB_Q_PAGES, &all);
-  if (!rc) rc = lb_db_number(db, LB_Q_FREE_PAGES, &unused);
+  int rc = lb_db_query_int(db, LB_Q_PAGES, &all);
+  if (!rc) rc = lb_db_query_int(db, LB_Q_FREE_PAGES, &unused);
   *out = (all - unused) * LB_DB_PAGE;
   return rc;
 }
 
-// -- what is in a file --------------------------------------------------------
+// -- identifying a file -------------------------------------------------------
 
-static int ask(lb_db *db, const char *sql, int64_t *out) {
+static int query_int(lb_db *db, const char *sql, int64_t *out) {
   sqlite3_stmt *stmt = NULL;
   *out = 0;
   int rc = prepare(db, sql, &stmt);
@@ -243,25 +248,25 @@ static int ask(lb_db *db, const char *sql, int64_t *out) {
   return rc;
 }
 
-static int look(lb_db *db, lb_db_kind *out, int64_t *version) {
+static int identify(lb_db *db, lb_db_kind *out, int64_t *version) {
   int64_t tables = 0, id = 0, about = 0, kernels = 0;
-  int rc = ask(db, "SELECT count(*) FROM sqlite_master", &tables);
-  if (!rc) rc = ask(db, "PRAGMA user_version", version);
-  if (!rc) rc = ask(db, "PRAGMA application_id", &id);
+  int rc = query_int(db, "SELECT count(*) FROM sqlite_master", &tables);
+  if (!rc) rc = query_int(db, "PRAGMA user_version", version);
+  if (!rc) rc = query_int(db, "PRAGMA application_id", &id);
   if (rc) return rc;
   if (!tables && !*version && !id) {
     *out = LB_DB_EMPTY;
     return SQLITE_OK;
   }
-  rc = ask(db, "SELECT count(*) FROM sqlite_master WHERE name='kernel'",
-           &kernels);
+  rc = query_int(db, "SELECT count(*) FROM sqlite_master WHERE name='kernel'",
+                 &kernels);
   if (rc) return rc;
   if (id != LB_DB_ID && !kernels) {
     *out = LB_DB_FOREIGN;
     return SQLITE_OK;
   }
   if (id != LB_DB_ID) return SQLITE_OK;
-  rc = ask(db, "SELECT version FROM about", &about);
+  rc = query_int(db, "SELECT version FROM about", &about);
   if (rc) return rc;
   if (about != *version) return SQLITE_OK;
   *out = about > LB_STORE_VERSION   ? LB_DB_LATER
@@ -270,29 +275,30 @@ static int look(lb_db *db, lb_db_kind *out, int64_t *version) {
   return SQLITE_OK;
 }
 
-// In one transaction: who looked while another made the tables would see the
-// version of an empty file beside tables, and take it for damaged.
-int lb_db_look(lb_db *db, lb_db_kind *out, int64_t *version) {
+// Reads in one transaction. Otherwise, while another process creates the
+// tables, the version of the empty file could be read together with the new
+// tables, and the file would seem corrupt.
+int lb_db_identify(lb_db *db, lb_db_kind *out, int64_t *version) {
   *out = LB_DB_CORRUPT;
   int rc = lb_db_exec(db, "BEGIN");
   if (rc) return rc;
-  rc = look(db, out, version);
+  rc = identify(db, out, version);
   lb_db_exec(db, "ROLLBACK");
   return rc;
 }
 
-// SQLite does not wait here by itself: one that reads meanwhile would wait for
-// this one.
-static int exec_patiently(lb_db *db, const char *sql) {
-  int rc, turn = 0;
+// SQLite does not call the busy handler for this statement, because a
+// concurrent reader could wait for us as well.
+static int exec_with_retry(lb_db *db, const char *sql) {
+  int rc, attempt = 0;
   do {
     rc = lb_db_exec(db, sql);
-  } while (lb_db_fault(rc) == LB_FAULT_BUSY && wait_for_lock(db, turn++));
+  } while (lb_db_fault(rc) == LB_FAULT_BUSY && wait_for_lock(db, attempt++));
   return rc;
 }
 
-int lb_db_share(lb_db *db) {
-  return exec_patiently(db, "PRAGMA journal_mode=WAL");
+int lb_db_enable_wal(lb_db *db) {
+  return exec_with_retry(db, "PRAGMA journal_mode=WAL");
 }
 
 int lb_db_create(lb_db *db, bool shared) {
@@ -300,7 +306,7 @@ int lb_db_create(lb_db *db, bool shared) {
   lb_strbuf_printf(&sql, "PRAGMA page_size=%d;", LB_DB_PAGE);
   if (shared) {
     int rc = lb_db_exec(db, lb_strbuf_str(&sql));
-    if (!rc) rc = lb_db_share(db);
+    if (!rc) rc = lb_db_enable_wal(db);
     lb_strbuf_fini(&sql);
     if (rc) return rc;
   }
@@ -312,7 +318,7 @@ int lb_db_create(lb_db *db, bool shared) {
                    LB_STORE_VERSION, LB_STORE_VERSION, LB_DB_ID);
   int rc = sql.failed ? SQLITE_NOMEM : lb_db_exec(db, lb_strbuf_str(&sql));
   lb_strbuf_fini(&sql);
-  if (rc && !db->q->get_autocommit(db->handle)) lb_db_do(db, LB_Q_ROLLBACK);
+  if (rc && !db->q->get_autocommit(db->handle)) lb_db_run(db, LB_Q_ROLLBACK);
   return rc;
 }
 
@@ -326,7 +332,7 @@ static uint64_t sum_text(uint64_t sum, const char *text) {
   return sum_span(sum, text, strlen(text));
 }
 
-uint64_t lb_entry_sum(const lb_store_entry *e) {
+uint64_t lb_entry_checksum(const lb_store_entry *e) {
   uint64_t numbers[] = {e->key.hi, e->key.lo, e->reusable,
                         (uint64_t)e->created};
   uint64_t sum = sum_span(0, numbers, sizeof numbers);
@@ -343,7 +349,7 @@ int64_t lb_entry_bytes(const lb_store_entry *e) {
   return (int64_t)(e->object.size + e->meta.size + e->request.size);
 }
 
-// As people read numbers: the first byte is the highest.
+// Big-endian, so that hex(key) in SQL reads like the printed key.
 static void key_write(lb_hash128 key, uint8_t out[16]) {
   for (int i = 0; i < 8; i++) {
     out[i] = (uint8_t)(key.hi >> (56 - 8 * i));
@@ -373,7 +379,7 @@ static int bind_text(lb_db *db, sqlite3_stmt *stmt, int column,
 int lb_db_write(lb_db *db, lb_db_query which, const lb_store_entry *e) {
   int rc;
   uint8_t key[16];
-  sqlite3_stmt *stmt = lb_db_use(db, which, &rc);
+  sqlite3_stmt *stmt = lb_db_stmt(db, which, &rc);
   if (!stmt) return rc;
   key_write(e->key, key);
   rc |= bind_span(db, stmt, C_KEY, (lb_span){key, sizeof key});
@@ -384,10 +390,12 @@ int lb_db_write(lb_db *db, lb_db_query which, const lb_store_entry *e) {
   rc |= bind_span(db, stmt, C_REQUEST, e->request);
   rc |= bind_span(db, stmt, C_META, e->meta);
   rc |= bind_span(db, stmt, C_OBJECT, e->object);
-  const int64_t numbers[][2] = {
-      {C_REUSABLE, e->reusable},         {C_BYTES, lb_entry_bytes(e)},
-      {C_CREATED, e->created},           {C_USED, e->used},
-      {C_SUM, (int64_t)lb_entry_sum(e)}, {LB_ROW_COLUMNS, lb_db_id(e->key)}};
+  const int64_t numbers[][2] = {{C_REUSABLE, e->reusable},
+                                {C_BYTES, lb_entry_bytes(e)},
+                                {C_CREATED, e->created},
+                                {C_USED, e->used},
+                                {C_SUM, (int64_t)lb_entry_checksum(e)},
+                                {LB_ROW_COLUMNS, lb_db_id(e->key)}};
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
     rc |= db->q->bind_int64(stmt, (int)numbers[i][0] + 1, numbers[i][1]);
   if (rc) return SQLITE_NOMEM;
@@ -425,10 +433,10 @@ bool lb_row_entry(const lb_row *row, lb_store_entry *out) {
       .object = row->bytes[C_OBJECT],
   };
   return row->number[C_BYTES] == lb_entry_bytes(out) &&
-         (uint64_t)row->number[C_SUM] == lb_entry_sum(out);
+         (uint64_t)row->number[C_SUM] == lb_entry_checksum(out);
 }
 
-// Asked for a blob of no bytes, SQLite gives NULL.
+// SQLite returns NULL for an empty blob; this returns a non-NULL pointer.
 static lb_span column_span(lb_db *db, sqlite3_stmt *stmt, int i, int type) {
   const void *data = type == SQLITE_TEXT
                          ? (const void *)db->q->column_text(stmt, i)
@@ -453,7 +461,7 @@ bool lb_db_row(lb_db *db, sqlite3_stmt *stmt, lb_store_entry *out) {
 // -- errors -------------------------------------------------------------------
 
 static const char *const fault_names[] = {
-    [LB_FAULT_CORRUPT] = "is damaged",
+    [LB_FAULT_CORRUPT] = "is corrupt",
     [LB_FAULT_BUSY] = "is locked by another process",
     [LB_FAULT_FULL] = "cannot grow: the disk is full",
     [LB_FAULT_READONLY] = "cannot be written",
@@ -471,15 +479,20 @@ lb_status lb_db_error(const lb_db *db, int rc, const char *path) {
 lb_status lb_db_kind_error(lb_db_kind kind, int64_t version, const char *path) {
   if (kind == LB_DB_LATER)
     return lb_error(LB_UNSUPPORTED,
-                    "'%s' was made by a later version of Limber (its version "
-                    "is %lld, %d is known); it is left as it is, and not used",
+                    "'%s' was written by a later version of Limber (file "
+                    "version %lld, this one reads %d); it is left unchanged "
+                    "and not used",
                     path, (long long)version, LB_STORE_VERSION);
   if (kind == LB_DB_FOREIGN)
     return lb_error(LB_INVALID,
                     "'%s' is a database, but not one of Limber's; it is left "
-                    "as it is, and not used",
+                    "unchanged and not used",
                     path);
-  return lb_error(LB_INVALID, "'%s' holds no kernels", path);
+  return lb_error(LB_INVALID,
+                  "'%s' is not used: it is empty, corrupt or of an earlier "
+                  "version of Limber (file version %lld, this one reads %d); "
+                  "export it again",
+                  path, (long long)version, LB_STORE_VERSION);
 }
 
 lb_status lb_db_open_immutable(const lb_sqlite *q, const char *path,
@@ -487,12 +500,12 @@ lb_status lb_db_open_immutable(const lb_sqlite *q, const char *path,
   lb_db_kind kind;
   int64_t version;
   int rc = lb_db_open(q, path, LB_DB_IMMUTABLE, out);
-  if (!rc) rc = lb_db_look(out, &kind, &version);
+  if (!rc) rc = lb_db_identify(out, &kind, &version);
   if (rc) return lb_db_error(out, rc, path);
   return kind == LB_DB_OURS ? LB_OK : lb_db_kind_error(kind, version, path);
 }
 
-// -- looking one up -----------------------------------------------------------
+// -- lookup -------------------------------------------------------------------
 
 static bool copy_blob(lb_span from, lb_blob *out) {
   out->data = malloc(from.size ? from.size : 1);
@@ -506,11 +519,11 @@ static bool same_span(lb_span a, lb_span b) {
   return a.size == b.size && (!a.size || !memcmp(a.data, b.data, a.size));
 }
 
-int lb_db_find(lb_db *db, lb_hash128 key, lb_span request, lb_store_found *out,
-               lb_found_row *row) {
+int lb_db_find(lb_db *db, lb_hash128 key, lb_span request, lb_store_hit *out,
+               lb_row_info *row) {
   int rc;
   lb_store_entry e;
-  sqlite3_stmt *stmt = lb_db_use(db, LB_Q_GET, &rc);
+  sqlite3_stmt *stmt = lb_db_stmt(db, LB_Q_GET, &rc);
   if (!stmt) return rc;
   db->q->bind_int64(stmt, 1, lb_db_id(key));
   rc = db->q->step(stmt);
@@ -528,7 +541,7 @@ int lb_db_find(lb_db *db, lb_hash128 key, lb_span request, lb_store_found *out,
       row->used = e.used;
     }
   }
-  if (!row->hit) lb_store_found_fini(out);
+  if (!row->hit) lb_store_hit_fini(out);
   db->q->reset(stmt);
   return rc;
 }

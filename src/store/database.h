@@ -1,7 +1,8 @@
-// store/database.h -- one connection to one file of kernels.
+// store/database.h -- one connection to one database file of kernels.
 //
-// The only place that knows the tables. Functions return SQLite's codes, which
-// lb_db_fault sorts by what can be done about them. One thread at a time.
+// This is the only module that knows the tables. Functions return SQLite's
+// codes, which lb_db_fault classifies by how the caller can react. A connection
+// may be used by one thread at a time.
 #ifndef LB_STORE_DATABASE_H
 #define LB_STORE_DATABASE_H
 
@@ -16,13 +17,13 @@
 typedef enum lb_db_query {
   LB_Q_GET,
   LB_Q_PUT,
-  LB_Q_KEEP,  // a put of what is not there yet
+  LB_Q_PUT_NEW,  // put, unless the id exists already
   LB_Q_TOUCH,
   LB_Q_DROP,
   LB_Q_OLDEST,
   LB_Q_COUNT_ROWS,
   LB_Q_ALL,
-  LB_Q_PRUNE,  // those used before
+  LB_Q_PRUNE,  // delete entries last used before a time
   LB_Q_PAGES,
   LB_Q_FREE_PAGES,
   LB_Q_TRIAL_RESULT,
@@ -38,15 +39,15 @@ typedef enum lb_db_query {
 typedef struct lb_db {              // {0}: closed
   const lb_sqlite *q;               // borrowed
   sqlite3 *handle;                  // owned
-  sqlite3_stmt *stmts[LB_QUERIES];  // owned; made at first use
-  double patience;                  // seconds to wait for a lock
-  double waits_since;               // of the monotonic clock
+  sqlite3_stmt *stmts[LB_QUERIES];  // owned; prepared at first use
+  double lock_timeout;              // seconds to wait for a lock
+  double wait_start;                // monotonic clock, seconds
 } lb_db;
 
 typedef enum lb_db_mode {
-  LB_DB_WRITE,      // made if it is not there
-  LB_DB_READ,       // among writers
-  LB_DB_IMMUTABLE,  // nobody writes it: no lock, no file beside it
+  LB_DB_WRITE,      // creates the file if it is missing
+  LB_DB_READ,       // other processes may write
+  LB_DB_IMMUTABLE,  // no process writes: no locks, no -wal or -shm file
 } lb_db_mode;
 
 typedef enum lb_fault {
@@ -59,78 +60,82 @@ typedef enum lb_fault {
 } lb_fault;
 lb_fault lb_db_fault(int rc);
 
-// After a failure `out` may have a handle, to tell the message; close it.
+// After a failure `out` may hold a handle for lb_db_message; close it.
 int lb_db_open(const lb_sqlite *q, const char *path, lb_db_mode mode,
                lb_db *out);
 void lb_db_close(lb_db *db);
 const char *lb_db_message(const lb_db *db, int rc);
 
 typedef enum lb_db_kind {
-  LB_DB_OURS,
+  LB_DB_OURS,  // a store of version LB_STORE_VERSION
   LB_DB_EMPTY,
-  LB_DB_CORRUPT,  // was ours, but its parts do not agree
-  LB_DB_LATER,    // of a later version of Limber
-  LB_DB_EARLIER,  // of an earlier one
-  LB_DB_FOREIGN,  // somebody else's database
+  LB_DB_CORRUPT,  // a store whose header and tables contradict each other
+  LB_DB_LATER,    // a store of a later version of Limber
+  LB_DB_EARLIER,  // a store of an earlier version
+  LB_DB_FOREIGN,  // a database of another application
 } lb_db_kind;
 
-// What is in the file. *version is what it says of itself.
-int lb_db_look(lb_db *db, lb_db_kind *out, int64_t *version);
-// Why a file of that kind is not used.
+// Classifies the file. *version is the store version that it states.
+int lb_db_identify(lb_db *db, lb_db_kind *out, int64_t *version);
+// The error that says why a file of that kind, not LB_DB_OURS, is not used.
 lb_status lb_db_kind_error(lb_db_kind kind, int64_t version, const char *path);
-// Opens a file that nobody writes; LB_INVALID, LB_UNSUPPORTED: it is not one of
-// ours. After a failure, close it.
+// Opens a file that no process writes. LB_INVALID or LB_UNSUPPORTED: it is not
+// a store of this version. Close `out` after a failure too.
 lb_status lb_db_open_immutable(const lb_sqlite *q, const char *path,
                                lb_db *out);
-// A failure as a status that names the file.
+// Converts a failed SQLite code to a status that names the file.
 lb_status lb_db_error(const lb_db *db, int rc, const char *path);
-// The tables, in an empty file. `shared`: for many processes at once.
+// Creates the tables in an empty file. `shared`: in WAL mode, for concurrent
+// use by many processes.
 int lb_db_create(lb_db *db, bool shared);
-// Lets many processes use it at once, if that is not so already.
-int lb_db_share(lb_db *db);
+// Switches to WAL mode, unless the file is in that mode already.
+int lb_db_enable_wal(lb_db *db);
 int lb_db_exec(lb_db *db, const char *sql);
 
-// A statement, reset, or NULL and the code in *rc. It is the caller's until it
-// resets it.
-sqlite3_stmt *lb_db_use(lb_db *db, lb_db_query which, int *rc);
-// Runs a statement that gives no rows. Consumes a failed use.
-int lb_db_do(lb_db *db, lb_db_query which);
-int lb_db_do_id(lb_db *db, lb_db_query which, int64_t id);
-// The first column of the first row; 0 if there is none.
-int lb_db_number(lb_db *db, lb_db_query which, int64_t *out);
+// Returns a prepared statement after a reset, or NULL and the code in *rc. The
+// caller owns it until the caller resets it.
+sqlite3_stmt *lb_db_stmt(lb_db *db, lb_db_query which, int *rc);
+// Runs a statement that returns no rows, with the parameters bound so far.
+int lb_db_run(lb_db *db, lb_db_query which);
+int lb_db_run_id(lb_db *db, lb_db_query which, int64_t id);
+// Returns the first column of the first row; 0 if there is no row.
+int lb_db_query_int(lb_db *db, lb_db_query which, int64_t *out);
 
-// Bytes of the file that are in use.
+// Bytes of the file in use, without free pages.
 int lb_db_bytes(lb_db *db, int64_t *out);
 
 // -- rows
 
 static inline int64_t lb_db_id(lb_hash128 key) { return (int64_t)key.hi; }
 
-// LB_Q_PUT or LB_Q_KEEP. created and used are the entry's.
+// Writes a row with LB_Q_PUT or LB_Q_PUT_NEW; stores e->created and e->used as
+// given.
 int lb_db_write(lb_db *db, lb_db_query which, const lb_store_entry *e);
-// The row that `stmt` of GET or ALL stands at, valid until it moves on. False:
-// it is not what was put.
+// Reads the current row of a GET or ALL statement; *out is valid until the
+// statement's next step or reset. False: the row is corrupt.
 bool lb_db_row(lb_db *db, sqlite3_stmt *stmt, lb_store_entry *out);
 
-// Of all that must not change; the columns in the order of the table.
-uint64_t lb_entry_sum(const lb_store_entry *e);
+// Covers everything that must not change: all fields except `used`.
+uint64_t lb_entry_checksum(const lb_store_entry *e);
 int64_t lb_entry_bytes(const lb_store_entry *e);
 
-typedef struct lb_found_row {
+typedef struct lb_row_info {
   bool hit;
   int64_t used;
-} lb_found_row;
-// SQLITE_OK with a hit or without; SQLITE_CORRUPT for a row that is not sound.
-int lb_db_find(lb_db *db, lb_hash128 key, lb_span request, lb_store_found *out,
-               lb_found_row *row);
+} lb_row_info;
+// Looks up `key`. SQLITE_OK for a hit and for a miss; SQLITE_CORRUPT if the row
+// is corrupt.
+int lb_db_find(lb_db *db, lb_hash128 key, lb_span request, lb_store_hit *out,
+               lb_row_info *row);
 
 #define LB_ROW_COLUMNS 13  // without id
-// Reads a row from its columns, given as spans and integers. See repair.c.
+// The columns of a row in table order, however they were read: see repair.c.
 typedef struct lb_row {
   int64_t number[LB_ROW_COLUMNS];
-  lb_span bytes[LB_ROW_COLUMNS];  // data NULL: it is a number
+  lb_span bytes[LB_ROW_COLUMNS];  // data NULL: the column is an integer
 } lb_row;
-// False: its checksum is wrong. Texts must be followed by a NUL.
+// Converts a row to an entry. False: a column has a wrong type or the checksum
+// does not match. Text columns must be NUL-terminated.
 bool lb_row_entry(const lb_row *row, lb_store_entry *out);
 
 #endif

@@ -1,5 +1,5 @@
-// store/fixture_test.h -- for tests: a store in a folder of its own, and
-// entries that a number decides.
+// store/fixture_test.h -- for tests: a store in a temporary directory, and
+// sample entries derived from a number.
 #ifndef LB_STORE_FIXTURE_TEST_H
 #define LB_STORE_FIXTURE_TEST_H
 
@@ -17,7 +17,7 @@
 
 typedef struct fixture {
   testdir dir;
-  char folder[PATH_MAX], file[PATH_MAX];
+  char directory[PATH_MAX], file[PATH_MAX];
   lb_store_options options;
   lb_log log;
   int warnings;
@@ -34,10 +34,10 @@ static inline void fixture_log(void *user, int level, const char *line) {
 static inline int fixture_init(void **state) {
   fixture *f = calloc(1, sizeof *f);
   if (!f || testdir_init(&f->dir)) return -1;
-  snprintf(f->folder, sizeof f->folder, "%s/store", f->dir.path);
+  snprintf(f->directory, sizeof f->directory, "%s/store", f->dir.path);
   snprintf(f->file, sizeof f->file, "%s/store/" LB_STORE_FILE, f->dir.path);
   f->log = (lb_log){.fn = fixture_log, .user = f, .level = LB_LOG_DEBUG};
-  f->options = (lb_store_options){.folder = f->folder, .log = &f->log};
+  f->options = (lb_store_options){.directory = f->directory, .log = &f->log};
   *state = f;
   return 0;
 }
@@ -73,7 +73,7 @@ static inline void fill(uint8_t *p, size_t n, uint64_t seed) {
   }
 }
 
-// 1 to 24 KB, as kernels are.
+// Its object has 1 to 25 KB, like those of real kernels.
 static inline sample sample_of(unsigned i) {
   sample a = {.key = key_of(i), .size = 1000 + (i * 7919u) % 24000};
   fill(a.request, sizeof a.request, i);
@@ -90,7 +90,7 @@ static inline lb_store_entry sample_entry(const sample *a) {
                           .request = {a->request, sizeof a->request},
                           .meta = {a->meta, sizeof a->meta},
                           .object = {a->object, a->size},
-                          .form = "map",
+                          .form = "eltwise",
                           .spec = a->spec,
                           .assume = a->assume,
                           .target = "x86-64-v3",
@@ -103,11 +103,11 @@ static inline lb_status put(lb_store *s, unsigned i) {
   return lb_store_put(s, &e);
 }
 
-// Whether it is there; wrong bytes are never found.
+// Whether the entry is found; asserts that its bytes are right.
 static inline bool has(lb_store *s, unsigned i) {
   sample a = sample_of(i);
   lb_store_entry e = sample_entry(&a);
-  lb_store_found found;
+  lb_store_hit found;
   bool hit = lb_store_get(s, e.key, e.request, &found);
   if (hit) {
     assert_int_equal(found.object.size, e.object.size);
@@ -115,11 +115,11 @@ static inline bool has(lb_store *s, unsigned i) {
     assert_int_equal(found.meta.size, e.meta.size);
     assert_memory_equal(found.meta.data, e.meta.data, e.meta.size);
   }
-  lb_store_found_fini(&found);
+  lb_store_hit_fini(&found);
   return hit;
 }
 
-// SQL from outside, on the store's file.
+// Runs SQL on the store's file over a separate connection.
 static inline void run_sql(fixture *f, const char *sql) {
   lb_sqlite q;
   lb_db db;

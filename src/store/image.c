@@ -1,4 +1,4 @@
-// store/image.c -- a file of kernels that nobody writes.
+// store/image.c -- a read-only layer: a file of kernels that no process writes.
 #include "store/image.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ static lb_status open_image(lb_image *m) {
   lb_status st = lb_core_load_sqlite(m->base.core);
   if (!lb_failed(st)) st = lb_trust_file(path, true, &exists);
   if (!lb_failed(st) && !exists)
-    st = lb_error(LB_IO, "the read-only layer '%s' is not there", path);
+    st = lb_error(LB_IO, "the read-only layer '%s' does not exist", path);
   if (!lb_failed(st))
     st = lb_db_open_immutable(&m->base.core->sqlite, path, &m->db);
   if (lb_failed(st)) lb_db_close(&m->db);
@@ -27,8 +27,8 @@ static lb_status open_image(lb_image *m) {
 }
 
 bool lb_image_ready(lb_image *m) {
-  if (m->tried) return m->db.handle != NULL;
-  m->tried = true;
+  if (m->open_tried) return m->db.handle != NULL;
+  m->open_tried = true;
   lb_status st = open_image(m);
   if (lb_failed(st)) {
     m->base.core->stats.failures++;
@@ -39,10 +39,10 @@ bool lb_image_ready(lb_image *m) {
 }
 
 static bool image_get(lb_layer *l, lb_hash128 key, lb_span request,
-                      lb_store_found *out) {
+                      lb_store_hit *out) {
   lb_image *m = to_image(l);
   lb_store_stats *stats = &l->core->stats;
-  lb_found_row row = {0};
+  lb_row_info row = {0};
   if (!lb_image_ready(m)) return false;
   int rc = lb_db_find(&m->db, key, request, out, &row);
   if (rc) {
@@ -59,7 +59,7 @@ static bool image_get(lb_layer *l, lb_hash128 key, lb_span request,
 static void image_before_fork(lb_layer *l) {
   lb_image *m = to_image(l);
   lb_db_close(&m->db);
-  m->tried = false;
+  m->open_tried = false;
 }
 
 static void image_free(lb_layer *l) {

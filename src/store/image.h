@@ -1,4 +1,5 @@
-// store/image.h -- a layer that is only read: a file that came with an image.
+// store/image.h -- a read-only layer: a file of kernels, for example one that
+// was shipped in a container image.
 #ifndef LB_STORE_IMAGE_H
 #define LB_STORE_IMAGE_H
 
@@ -8,16 +9,16 @@
 typedef struct lb_image {
   lb_layer base;
   char *path;     // owned
-  unsigned kind;  // of its troubles, for lb_core_warn
+  unsigned kind;  // of its failures, for lb_core_warn
   lb_db db;
-  bool tried;
+  bool open_tried;
 } lb_image;
 
-// `path` is a file, or a folder with an LB_STORE_FILE.
+// `path` is a file, or a directory with an LB_STORE_FILE.
 lb_status lb_image_new(lb_store_core *core, const char *path, unsigned kind,
                        lb_image **out);
-// Opens it if it is not open. False: it cannot be had; that was told and
-// counted.
+// Opens the file at the first call. False: it cannot be used; the failure was
+// logged and counted.
 bool lb_image_ready(lb_image *m);
 
 #endif

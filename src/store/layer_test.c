@@ -1,4 +1,4 @@
-// store/layer_test.c -- a store with layers of another kind than SQLite's.
+// store/layer_test.c -- a store over in-memory layers instead of SQLite files.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -10,7 +10,7 @@
 
 #include "store/store_internal.h"
 
-// Holds one entry in memory, and counts what it is asked.
+// Holds one entry in memory, and counts the calls.
 typedef struct memory {
   lb_layer base;
   lb_hash128 key;
@@ -21,7 +21,7 @@ typedef struct memory {
 } memory;
 
 static bool memory_get(lb_layer *l, lb_hash128 key, lb_span request,
-                       lb_store_found *out) {
+                       lb_store_hit *out) {
   memory *m = (memory *)l;
   (void)request;
   m->gets++;
@@ -69,15 +69,15 @@ static lb_status memory_flush(lb_layer *l) {
 static void memory_before_fork(lb_layer *l) { (void)l; }
 static void memory_free(lb_layer *l) { ++*((memory *)l)->freed; }
 
-static const lb_layer_ops written = {.get = memory_get,
-                                     .put = memory_put,
-                                     .drop = memory_drop,
-                                     .lease = memory_lease,
-                                     .release = memory_release,
-                                     .flush = memory_flush,
-                                     .before_fork = memory_before_fork,
-                                     .free = memory_free};
-static const lb_layer_ops only_read = {
+static const lb_layer_ops writable_ops = {.get = memory_get,
+                                          .put = memory_put,
+                                          .drop = memory_drop,
+                                          .lease = memory_lease,
+                                          .release = memory_release,
+                                          .flush = memory_flush,
+                                          .before_fork = memory_before_fork,
+                                          .free = memory_free};
+static const lb_layer_ops readonly_ops = {
     .get = memory_get, .before_fork = memory_before_fork, .free = memory_free};
 
 static int freed;
@@ -96,12 +96,12 @@ static lb_store *store_of(memory *layers, int n) {
 }
 
 static bool has(lb_store *s, uint64_t key, const char *object) {
-  lb_store_found found;
+  lb_store_hit found;
   if (!lb_store_get(s, (lb_hash128){.lo = key}, (lb_span){0}, &found))
     return false;
   bool same = found.object.size == strlen(object) &&
               !memcmp(found.object.data, object, found.object.size);
-  lb_store_found_fini(&found);
+  lb_store_hit_fini(&found);
   return same;
 }
 
@@ -111,9 +111,10 @@ static lb_status put(lb_store *s, uint64_t key, const char *object) {
   return lb_store_put(s, &e);
 }
 
-static void layers_are_asked_in_order_and_the_first_keeps(void **state) {
+static void layers_are_searched_in_order_and_the_first_is_written(
+    void **state) {
   (void)state;
-  memory m[2] = {{.base.ops = &written}, {.base.ops = &only_read}};
+  memory m[2] = {{.base.ops = &writable_ops}, {.base.ops = &readonly_ops}};
   lb_store *s = store_of(m, 2);
   m[1].key.lo = 7;
   m[1].size = 3;
@@ -138,9 +139,9 @@ static void layers_are_asked_in_order_and_the_first_keeps(void **state) {
   assert_int_equal(freed, 2);
 }
 
-static void leases_are_those_of_the_layer_that_is_written(void **state) {
+static void leases_come_from_the_writable_layer(void **state) {
   (void)state;
-  memory m[1] = {{.base.ops = &written}};
+  memory m[1] = {{.base.ops = &writable_ops}};
   lb_store *s = store_of(m, 1);
   lb_hash128 key = {.lo = 1};
   assert_int_equal(lb_store_lease(s, key, 1), LB_LEASE_GRANTED);
@@ -156,9 +157,9 @@ static void leases_are_those_of_the_layer_that_is_written(void **state) {
   lb_store_free(s);
 }
 
-static void nothing_is_kept_where_all_layers_are_only_read(void **state) {
+static void nothing_is_stored_if_all_layers_are_read_only(void **state) {
   (void)state;
-  memory m[1] = {{.base.ops = &only_read}};
+  memory m[1] = {{.base.ops = &readonly_ops}};
   lb_store *s = store_of(m, 1);
   lb_status st = put(s, 1, "x");
   assert_int_equal(lb_status_code(st), LB_IO);
@@ -172,9 +173,9 @@ static void nothing_is_kept_where_all_layers_are_only_read(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(layers_are_asked_in_order_and_the_first_keeps),
-      cmocka_unit_test(leases_are_those_of_the_layer_that_is_written),
-      cmocka_unit_test(nothing_is_kept_where_all_layers_are_only_read),
+      cmocka_unit_test(layers_are_searched_in_order_and_the_first_is_written),
+      cmocka_unit_test(leases_come_from_the_writable_layer),
+      cmocka_unit_test(nothing_is_stored_if_all_layers_are_read_only),
   };
   return cmocka_run_group_tests_name("layer", tests, NULL, NULL);
 }

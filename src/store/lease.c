@@ -1,8 +1,8 @@
-// store/lease.c -- locks by key that end with the process that holds them.
+// store/lease.c -- per-key locks that end with the process that holds them.
 //
-// They belong to the open file, not to the process as POSIX's older locks do:
-// two stores of one process exclude each other, and closing another descriptor
-// of the file gives nothing away.
+// These are open file description locks: unlike POSIX record locks, they
+// exclude two stores in one process from each other, and closing another
+// descriptor of the file does not release them.
 #include "store/lease.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 
-#define ALONE (INT64_C(1) << 62)  // keys have smaller places
+#define EXCLUSIVE_BYTE (INT64_C(1) << 62)  // keys have smaller offsets
 
 void lb_leases_init(lb_leases *l) { *l = (lb_leases){.fd = -1}; }
 
@@ -30,13 +30,13 @@ void lb_leases_close(lb_leases *l) {
   lb_leases_init(l);
 }
 
-static bool lock_byte(int fd, short type, int64_t place) {
+static bool lock_byte(int fd, short type, int64_t offset) {
   struct flock f = {
-      .l_type = type, .l_whence = SEEK_SET, .l_start = place, .l_len = 1};
+      .l_type = type, .l_whence = SEEK_SET, .l_start = offset, .l_len = 1};
   return fcntl(fd, F_OFD_SETLK, &f) == 0;
 }
 
-static int64_t place_of(lb_hash128 key) {
+static int64_t key_offset(lb_hash128 key) {
   return (int64_t)((key.hi ^ key.lo) & (UINT64_MAX >> 2));
 }
 
@@ -51,7 +51,7 @@ static struct lb_refused *find_refused(lb_leases *l, lb_hash128 key) {
   return NULL;
 }
 
-// In place of the oldest, where all are in use.
+// Replaces the oldest record if all are in use.
 static void note_refused(lb_leases *l, lb_hash128 key, double t) {
   struct lb_refused *oldest = &l->refused[0];
   for (int i = 1; i < LB_LEASE_REFUSED; i++)
@@ -63,8 +63,8 @@ lb_lease_state lb_leases_take(lb_leases *l, lb_hash128 key, double seconds) {
   if (l->fd < 0) return LB_LEASE_GRANTED;
   struct lb_refused *r = find_refused(l, key);
   double t = lb_clock_seconds();
-  // Other errors mean that this file system has no such locks.
-  bool taken = lock_byte(l->fd, F_WRLCK, place_of(key)) ||
+  // Any other error means that this file system does not support locks.
+  bool taken = lock_byte(l->fd, F_WRLCK, key_offset(key)) ||
                (errno != EAGAIN && errno != EACCES);
   if (!taken && !(r && t - r->since >= seconds)) {
     if (!r) note_refused(l, key, t);
@@ -75,21 +75,21 @@ lb_lease_state lb_leases_take(lb_leases *l, lb_hash128 key, double seconds) {
 }
 
 void lb_leases_give(lb_leases *l, lb_hash128 key) {
-  if (l->fd >= 0) lock_byte(l->fd, F_UNLCK, place_of(key));
+  if (l->fd >= 0) lock_byte(l->fd, F_UNLCK, key_offset(key));
 }
 
-bool lb_leases_alone(lb_leases *l, double seconds) {
+bool lb_leases_lock_exclusive(lb_leases *l, double seconds) {
   if (l->fd < 0) return false;
   for (double end = lb_clock_seconds() + seconds;;) {
-    if (lock_byte(l->fd, F_WRLCK, ALONE)) return true;
+    if (lock_byte(l->fd, F_WRLCK, EXCLUSIVE_BYTE)) return true;
     if (errno != EAGAIN && errno != EACCES) return true;
     if (lb_clock_seconds() > end) return false;
     nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
   }
 }
 
-void lb_leases_together(lb_leases *l) {
-  if (l->fd >= 0) lock_byte(l->fd, F_UNLCK, ALONE);
+void lb_leases_unlock_exclusive(lb_leases *l) {
+  if (l->fd >= 0) lock_byte(l->fd, F_UNLCK, EXCLUSIVE_BYTE);
 }
 
 uint64_t lb_leases_rebuilds(const lb_leases *l) {
@@ -97,7 +97,7 @@ uint64_t lb_leases_rebuilds(const lb_leases *l) {
   return l->fd < 0 || fstat(l->fd, &info) ? 0 : (uint64_t)info.st_size;
 }
 
-// Where that fails another process may rebuild once more, which does no harm.
+// If this fails, another process may rebuild once more, which does no harm.
 void lb_leases_count_rebuild(lb_leases *l) {
   if (ftruncate(l->fd, (off_t)lb_leases_rebuilds(l) + 1)) return;
 }

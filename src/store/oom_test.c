@@ -1,7 +1,7 @@
-// store/oom_test.c -- every allocation of a store's life fails once: each time
-// calls fail or do what they should, and what was kept is there afterwards. The
-// linker puts these functions in place of the C library's (CMakeLists.txt);
-// SQLite's own are not among them.
+// store/oom_test.c -- lets each allocation of a store fail once: each call then
+// fails or succeeds properly, and stored entries are still present afterwards.
+// The linker replaces the C library's functions (CMakeLists.txt); SQLite's own
+// allocations are not affected.
 // clang-format off
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,8 @@
 // clang-format on
 #include "store/fixture_test.h"
 
-static long countdown = -1;  // of allocations that go well; -1: all do
+static long countdown =
+    -1;  // allocations that succeed before one fails; -1: all
 
 static bool fails(void) { return countdown >= 0 && countdown-- == 0; }
 

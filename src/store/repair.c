@@ -1,14 +1,14 @@
-// store/repair.c -- a damaged file made whole from the rows that are sound.
+// store/repair.c -- rebuilds a corrupt file from its valid rows.
 //
-// Rows are not looked for with SQLite, which refuses a file whose header or
-// inner pages are wrong though every row is there. Instead each page is read as
-// if it were a leaf of the table, and what it says is believed only if a row's
-// checksum is right. So all that is lost is what was damaged itself.
+// Rows are not read with SQLite, because it refuses a file whose header or
+// interior pages are wrong even if every row is intact. Instead each page is
+// parsed as if it were a leaf of the table, and a row is accepted only if its
+// checksum matches. So only rows that are corrupt themselves are lost.
 //
-// The format is that of https://sqlite.org/fileformat2.html: pages of
-// LB_DB_PAGE bytes; a leaf has an array of places of cells; a cell is length,
-// id and payload, the end of which may lie in a chain of overflow pages. Pages
-// of the write-ahead log go before those of the file. Integers are big-endian.
+// The format is https://sqlite.org/fileformat2.html: pages of LB_DB_PAGE bytes;
+// a leaf has an array of cell offsets; a cell consists of length, id and
+// payload, which may continue in a chain of overflow pages. Pages in the
+// write-ahead log override those of the file. Integers are big-endian.
 #include "store/repair.h"
 
 #include <fcntl.h>
@@ -19,23 +19,23 @@
 
 #define PAGE LB_DB_PAGE
 #define MAX_ROW (64u << 20)  // bytes
-#define LEAF 13              // the kind of a page
-#define WAL_HEAD 32
-#define FRAME_HEAD 24
+#define LEAF 13              // page type: leaf of a table
+#define WAL_HEADER 32
+#define FRAME_HEADER 24
 #define COLUMNS (LB_ROW_COLUMNS + 1)  // with id
 
 typedef struct pages {
-  // Read through SQLite: another descriptor of the file, once closed, would
-  // give back the locks of every connection that this process has to it.
+  // The file is read through SQLite's handle: closing a descriptor of our own
+  // would release the POSIX locks of every connection of this process.
   lb_db db;
-  sqlite3_file *file;  // borrowed from it
-  int wal;             // owned; -1: none
-  uint32_t n;          // of the file and the log
-  uint32_t *frame;  // owned: where in the log page i lies, plus one; 0: nowhere
+  sqlite3_file *file;      // borrowed from db
+  int wal;                 // owned; -1: none
+  uint32_t n;              // pages in the file and the log together
+  uint32_t *frame;         // owned: log frame of page i + 1, plus 1; 0: none
   lb_blob payload, texts;  // of the row being read
 } pages;
 
-static uint32_t be(const uint8_t *p, int n) {
+static uint32_t read_be(const uint8_t *p, int n) {
   uint32_t v = 0;
   for (int i = 0; i < n; i++) v = v << 8 | p[i];
   return v;
@@ -48,28 +48,29 @@ static bool read_at(int fd, uint64_t offset, uint8_t *out, size_t n) {
 }
 
 static uint64_t frame_at(uint32_t i) {
-  return WAL_HEAD + (uint64_t)i * (FRAME_HEAD + PAGE);
+  return WAL_HEADER + (uint64_t)i * (FRAME_HEADER + PAGE);
 }
 
 static bool read_page(const pages *p, uint32_t number, uint8_t out[PAGE]) {
   if (number == 0 || number > p->n) return false;
   uint32_t i = p->frame ? p->frame[number - 1] : 0;
-  if (i) return read_at(p->wal, frame_at(i - 1) + FRAME_HEAD, out, PAGE);
+  if (i) return read_at(p->wal, frame_at(i - 1) + FRAME_HEADER, out, PAGE);
   return p->file->pMethods->xRead(p->file, out, PAGE,
                                   (int64_t)(number - 1) * PAGE) == SQLITE_OK;
 }
 
-// The frames up to the last commit; those with other salts are older.
-// *last_page becomes the greatest number of a page, if that is more.
+// Counts the frames up to the last commit; frames with other salts are stale.
+// *last_page becomes the max. of itself and the page numbers in the log.
 static uint32_t count_frames(const pages *p, uint32_t *last_page) {
-  uint8_t head[WAL_HEAD], frame[FRAME_HEAD];
+  uint8_t header[WAL_HEADER], frame[FRAME_HEADER];
   uint32_t committed = 0;
-  if (!read_at(p->wal, 0, head, sizeof head) || be(head + 8, 4) != PAGE)
+  if (!read_at(p->wal, 0, header, sizeof header) ||
+      read_be(header + 8, 4) != PAGE)
     return 0;
   for (uint32_t i = 0; read_at(p->wal, frame_at(i), frame, sizeof frame); i++) {
-    if (memcmp(frame + 8, head + 16, 8) != 0) break;
-    if (be(frame, 4) > *last_page) *last_page = be(frame, 4);
-    if (be(frame + 4, 4)) committed = i + 1;
+    if (memcmp(frame + 8, header + 16, 8) != 0) break;
+    if (read_be(frame, 4) > *last_page) *last_page = read_be(frame, 4);
+    if (read_be(frame + 4, 4)) committed = i + 1;
   }
   return committed;
 }
@@ -82,9 +83,9 @@ static int read_log(pages *p) {
   if (!p->frame) return SQLITE_NOMEM;
   p->n = last;
   for (uint32_t i = 0; i < n; i++) {
-    uint8_t frame[FRAME_HEAD];
+    uint8_t frame[FRAME_HEADER];
     if (!read_at(p->wal, frame_at(i), frame, sizeof frame)) break;
-    uint32_t page = be(frame, 4);
+    uint32_t page = read_be(frame, 4);
     if (page >= 1 && page <= last) p->frame[page - 1] = i + 1;
   }
   return SQLITE_OK;
@@ -117,7 +118,7 @@ static void pages_close(pages *p) {
 
 // -- cells --------------------------------------------------------------------
 
-// One to nine bytes, seven bits in each but the ninth. NULL past the end.
+// Reads 1 to 9 bytes with 7 bits each, 8 in the ninth. NULL: it is truncated.
 static const uint8_t *read_varint(const uint8_t *p, const uint8_t *end,
                                   uint64_t *out) {
   *out = 0;
@@ -128,7 +129,7 @@ static const uint8_t *read_varint(const uint8_t *p, const uint8_t *end,
   return NULL;
 }
 
-// How much of a payload of n bytes lies in the cell itself.
+// How many bytes of a payload of n bytes are in the cell itself.
 static size_t local_bytes(size_t n) {
   const size_t most = PAGE - 35, least = (PAGE - 12) * 32 / 255 - 23;
   size_t k = least + (n - least) % (PAGE - 4);
@@ -143,7 +144,7 @@ static bool reserve(lb_blob *b, size_t n) {
   return true;
 }
 
-// The payload of the cell at `at` into p->payload. The id goes to *id.
+// Reads the payload of the cell at offset `at` into p->payload, its id to *id.
 static bool read_cell(pages *p, const uint8_t page[PAGE], size_t at,
                       int64_t *id, size_t *size) {
   uint64_t n, rowid;
@@ -156,13 +157,13 @@ static bool read_cell(pages *p, const uint8_t page[PAGE], size_t at,
   if ((size_t)(end - from) < local + pointer || !reserve(&p->payload, n))
     return false;
   memcpy(p->payload.data, from, local);
-  uint32_t next = pointer ? be(from + local, 4) : 0;
+  uint32_t next = pointer ? read_be(from + local, 4) : 0;
   for (size_t got = local; got < n;) {
     uint8_t more[PAGE];
     if (!read_page(p, next, more)) return false;
     size_t take = n - got < PAGE - 4 ? n - got : PAGE - 4;
     memcpy(p->payload.data + got, more + 4, take);
-    next = be(more, 4);
+    next = read_be(more, 4);
     got += take;
   }
   *id = (int64_t)rowid;
@@ -185,18 +186,18 @@ static int64_t integer(const uint8_t *p, uint64_t type) {
   return (int64_t)v;
 }
 
-// A record is a list of types, then the values. Texts are followed by a NUL in
-// p->texts. False: it is not a record with the columns of a kernel.
+// A record is a list of types, followed by the values. Copies texts and blobs,
+// NUL-terminated, to p->texts. False: it is not a record of the kernel table.
 static bool read_record(pages *p, size_t size, lb_row *row) {
   const uint8_t *start = p->payload.data, *end = start + size;
-  uint64_t head, types[COLUMNS];
-  const uint8_t *at = read_varint(start, end, &head);
-  if (!at || head > size || !reserve(&p->texts, size + COLUMNS)) return false;
-  const uint8_t *value = start + head;
+  uint64_t header, types[COLUMNS];
+  const uint8_t *at = read_varint(start, end, &header);
+  if (!at || header > size || !reserve(&p->texts, size + COLUMNS)) return false;
+  const uint8_t *value = start + header;
   for (int i = 0; i < COLUMNS; i++) {
-    if (!(at = read_varint(at, start + head, &types[i]))) return false;
+    if (!(at = read_varint(at, start + header, &types[i]))) return false;
   }
-  if (at != start + head) return false;
+  if (at != start + header) return false;
   uint8_t *to = p->texts.data;
   for (int i = 0; i < COLUMNS; i++) {
     size_t n = bytes_of_type(types[i]);
@@ -214,10 +215,10 @@ static bool read_record(pages *p, size_t size, lb_row *row) {
   return true;
 }
 
-// -- all of it ----------------------------------------------------------------
+// -- the whole file -----------------------------------------------------------
 
-static int keep_row(pages *p, const uint8_t page[PAGE], size_t at, lb_db *to,
-                    lb_repaired *out) {
+static int recover_row(pages *p, const uint8_t page[PAGE], size_t at, lb_db *to,
+                       lb_repair_result *out) {
   lb_row row = {0};
   lb_store_entry e;
   int64_t id;
@@ -229,38 +230,39 @@ static int keep_row(pages *p, const uint8_t page[PAGE], size_t at, lb_db *to,
     out->lost++;
     return SQLITE_OK;
   }
-  int rc = lb_db_write(to, LB_Q_KEEP, &e);
-  if (!rc) out->kept += (uint64_t)to->q->changes(to->handle);
+  int rc = lb_db_write(to, LB_Q_PUT_NEW, &e);
+  if (!rc) out->recovered += (uint64_t)to->q->changes(to->handle);
   return rc;
 }
 
-// A page whose head is damaged may still have its rows, so more places are
-// tried than it says there are cells.
-static int keep_page(pages *p, uint32_t number, lb_db *to, lb_repaired *out) {
+// A page with a corrupt header may still have its rows, so its first 16 cell
+// offsets are tried.
+static int recover_page(pages *p, uint32_t number, lb_db *to,
+                        lb_repair_result *out) {
   uint8_t page[PAGE];
   if (!read_page(p, number, page)) return SQLITE_OK;
-  size_t cells = be(page + 3, 2);
+  size_t cells = read_be(page + 3, 2);
   if (page[0] != LEAF || cells > (PAGE - 8) / 2) cells = 16;
   for (size_t i = 0; i < cells; i++) {
-    size_t at = be(page + 8 + 2 * i, 2);
+    size_t at = read_be(page + 8 + 2 * i, 2);
     if (at < 8 || at > PAGE - 8) continue;
-    int rc = keep_row(p, page, at, to, out);
+    int rc = recover_row(p, page, at, to, out);
     if (rc) return rc;
   }
   return SQLITE_OK;
 }
 
-static int keep_rows(const char *path, lb_db *to, lb_repaired *out) {
+static int recover_rows(const char *path, lb_db *to, lb_repair_result *out) {
   pages p;
   int rc = pages_open(&p, to->q, path);
-  for (uint32_t i = 2; !rc && i <= p.n; i++)  // the first has the tables' names
-    rc = keep_page(&p, i, to, out);
+  for (uint32_t i = 2; !rc && i <= p.n; i++)  // page 1 has the schema
+    rc = recover_page(&p, i, to, out);
   pages_close(&p);
   return rc;
 }
 
-// In one transaction of the damaged file, over whatever is in it.
-static int copy_over(lb_db *from, const char *path) {
+// Overwrites the corrupt file, whatever it contains, in one transaction.
+static int overwrite_database(lb_db *from, const char *path) {
   const lb_sqlite *q = from->q;
   lb_db to;
   int rc = lb_db_open(q, path, LB_DB_WRITE, &to);
@@ -281,37 +283,37 @@ done:
   return rc;
 }
 
-static void remove_beside(const char *path, const char *suffix) {
+static void unlink_suffixed(const char *path, const char *suffix) {
   char *name = NULL;
   if (asprintf(&name, "%s%s", path, suffix) < 0) return;
   unlink(name);
   free(name);
 }
 
-// Where even that is refused: another file. Who has the old one open notices
-// when it writes.
-static int put_in_place(const char *beside, const char *path) {
-  remove_beside(path, "-wal");
-  remove_beside(path, "-shm");
-  return rename(beside, path) ? SQLITE_IOERR : SQLITE_OK;
+// Fallback if SQLite refuses to overwrite: replaces the file. Processes that
+// have the old one open notice at their next write.
+static int replace_file(const char *temp_path, const char *path) {
+  unlink_suffixed(path, "-wal");
+  unlink_suffixed(path, "-shm");
+  return rename(temp_path, path) ? SQLITE_IOERR : SQLITE_OK;
 }
 
-int lb_repair(const lb_sqlite *q, const char *path, const char *beside,
-              bool keep, lb_repaired *out) {
+int lb_repair(const lb_sqlite *q, const char *path, const char *temp_path,
+              bool recover, lb_repair_result *out) {
   lb_db db;
-  *out = (lb_repaired){0};
-  unlink(beside);
-  int rc = lb_db_open(q, beside, LB_DB_WRITE, &db);
+  *out = (lb_repair_result){0};
+  unlink(temp_path);
+  int rc = lb_db_open(q, temp_path, LB_DB_WRITE, &db);
   if (!rc)
     rc = lb_db_exec(&db, "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF");
   if (!rc) rc = lb_db_create(&db, false);
-  if (!rc) rc = lb_db_do(&db, LB_Q_BEGIN);
-  if (!rc && keep) rc = keep_rows(path, &db, out);
-  if (!rc) rc = lb_db_do(&db, LB_Q_COMMIT);
-  int copied = rc ? rc : copy_over(&db, path);
+  if (!rc) rc = lb_db_run(&db, LB_Q_BEGIN);
+  if (!rc && recover) rc = recover_rows(path, &db, out);
+  if (!rc) rc = lb_db_run(&db, LB_Q_COMMIT);
+  int copied = rc ? rc : overwrite_database(&db, path);
   lb_db_close(&db);
   if (!rc && lb_db_fault(copied) == LB_FAULT_CORRUPT)
-    copied = put_in_place(beside, path);
-  unlink(beside);
+    copied = replace_file(temp_path, path);
+  unlink(temp_path);
   return copied;
 }

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define OLDEST 3024000  // has upserts, and can reset a damaged database
+#define OLDEST 3024000  // has upserts and SQLITE_DBCONFIG_RESET_DATABASE
 
 static lb_status find(void *library, const char *name, void *out) {
   void *function = dlsym(library, name);
@@ -24,7 +24,7 @@ lb_status lb_sqlite_load(lb_sqlite *out) {
 #undef F
   int version = out->libversion_number();
   if (version < OLDEST)
-    return lb_error(LB_UNSUPPORTED, "SQLite is too old: %d.%d, 3.24 is needed",
+    return lb_error(LB_UNSUPPORTED, "SQLite %d.%d is too old: 3.24 is needed",
                     version / 1000000, version / 1000 % 1000);
   return LB_OK;
 }

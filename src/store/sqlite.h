@@ -1,8 +1,8 @@
 // store/sqlite.h -- SQLite, loaded when a store is first opened.
 //
-// Linking it would cost every process that loads Limber about 0.17 ms, whether
-// it keeps kernels on disk or not, and a machine without it could not load
-// Limber at all. See docs/decisions.
+// Linking it would cost every process that loads Limber about 0.17 ms, even if
+// it stores no kernels, and Limber could not be loaded on a machine without it.
+// See decision 10.
 #ifndef LB_STORE_SQLITE_H
 #define LB_STORE_SQLITE_H
 
@@ -46,7 +46,7 @@ typedef struct lb_sqlite {
 #undef F
 } lb_sqlite;
 
-// LB_UNSUPPORTED: there is none, or it is too old. It stays loaded.
+// LB_UNSUPPORTED: SQLite is not installed or is too old. It is never unloaded.
 lb_status lb_sqlite_load(lb_sqlite *out);
 
 #endif

@@ -1,4 +1,4 @@
-// store/store.c -- the layers of a store, asked one after the other.
+// store/store.c -- a store: searches its layers in order and keeps statistics.
 #include "store/store.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "store/store_internal.h"
 
-// -- what layers share --------------------------------------------------------
+// -- state shared by layers ---------------------------------------------------
 
 lb_status lb_core_load_sqlite(lb_store_core *c) {
   if (c->loaded) return LB_OK;
@@ -27,14 +27,14 @@ void lb_core_warn(lb_store_core *c, unsigned kind, lb_status st) {
               lb_status_message(st));
 }
 
-void lb_store_found_fini(lb_store_found *f) {
+void lb_store_hit_fini(lb_store_hit *f) {
   lb_blob_fini(&f->object);
   lb_blob_fini(&f->meta);
 }
 
-// -- making one ---------------------------------------------------------------
+// -- creation -----------------------------------------------------------------
 
-#define IMAGE_TROUBLE 16  // the kind of trouble of the first read-only layer
+#define IMAGE_WARNING 16  // lb_core_warn's kind for the first read-only layer
 
 static void before_fork(lb_lock *l) {
   lb_store *s = (lb_store *)l;
@@ -49,14 +49,14 @@ static void in_child(lb_lock *l) {
 }
 
 static lb_status add_layers(lb_store *s, const lb_store_options *o) {
-  if (o->folder) {
-    LB_TRY(lb_store_dir_new(&s->core, o, &s->folder));
-    s->layers[s->n_layers++] = &s->folder->base;
+  if (o->directory) {
+    LB_TRY(lb_store_dir_new(&s->core, o, &s->directory));
+    s->layers[s->n_layers++] = &s->directory->base;
   }
   for (size_t i = 0; i < o->n_layers; i++) {
     lb_image *m;
     LB_TRY(
-        lb_image_new(&s->core, o->layers[i], IMAGE_TROUBLE + (unsigned)i, &m));
+        lb_image_new(&s->core, o->layers[i], IMAGE_WARNING + (unsigned)i, &m));
     if (i == 0) s->first = m;
     s->layers[s->n_layers++] = &m->base;
   }
@@ -73,7 +73,8 @@ lb_status lb_store_new(const lb_store_options *o, lb_store **out) {
   *out = NULL;
   if (o->n_layers > LB_STORE_MAX_LAYERS)
     return lb_error(LB_INVALID,
-                    "%zu read-only layers are given, %d are allowed",
+                    "%zu read-only layers are given, but at most %d are "
+                    "allowed",
                     o->n_layers, LB_STORE_MAX_LAYERS);
   lb_store *s = calloc(1, sizeof *s);
   if (!s) return lb_oom();
@@ -96,20 +97,20 @@ void lb_store_free(lb_store *s) {
   free_layers(s);
 }
 
-// The layer that is written, or NULL.
+// The writable layer, or NULL.
 static lb_layer *writable(const lb_store *s) {
   lb_layer *l = s->n_layers ? s->layers[0] : NULL;
   return l && l->ops->put ? l : NULL;
 }
 
 lb_status lb_store_no_directory(void) {
-  return lb_error(LB_IO, "there is no folder for kernels");
+  return lb_error(LB_IO, "the store has no directory to write to");
 }
 
 lb_status lb_store_check(lb_store *s) {
   lb_lock_take(&s->lock);
   lb_status st =
-      s->folder ? lb_store_dir_open(s->folder) : lb_store_no_directory();
+      s->directory ? lb_store_dir_open(s->directory) : lb_store_no_directory();
   lb_lock_give(&s->lock);
   return st;
 }
@@ -121,9 +122,9 @@ static uint64_t ns_since(double start) {
 }
 
 bool lb_store_get(lb_store *s, lb_hash128 key, lb_span request,
-                  lb_store_found *out) {
+                  lb_store_hit *out) {
   bool hit = false;
-  *out = (lb_store_found){0};
+  *out = (lb_store_hit){0};
   lb_lock_take(&s->lock);
   double start = lb_clock_seconds();
   for (size_t i = 0; !hit && i < s->n_layers; i++)
@@ -160,7 +161,7 @@ lb_status lb_store_flush(lb_store *s) {
   return st;
 }
 
-// -- leases and verdicts ------------------------------------------------------
+// -- leases and trial results -------------------------------------------------
 
 lb_lease_state lb_store_lease(lb_store *s, lb_hash128 key, double seconds) {
   lb_store_stats *stats = &s->core.stats;
@@ -182,20 +183,20 @@ void lb_store_release(lb_store *s, lb_hash128 key) {
 lb_trial_result lb_store_trial_result(lb_store *s, lb_hash128 key,
                                       const char *processor) {
   lb_lock_take(&s->lock);
-  lb_trial_result v = s->folder
-                          ? lb_folder_trial_result(s->folder, key, processor)
-                          : LB_TRIAL_RESULT_NONE;
+  lb_trial_result v =
+      s->directory ? lb_store_dir_trial_result(s->directory, key, processor)
+                   : LB_TRIAL_RESULT_NONE;
   lb_lock_give(&s->lock);
   return v;
 }
 
 lb_status lb_store_put_trial_result(lb_store *s, lb_hash128 key,
                                     const char *processor,
-                                    lb_trial_result verdict) {
+                                    lb_trial_result result) {
   lb_lock_take(&s->lock);
-  lb_status st =
-      s->folder ? lb_folder_put_trial_result(s->folder, key, processor, verdict)
-                : lb_store_no_directory();
+  lb_status st = s->directory ? lb_store_dir_put_trial_result(s->directory, key,
+                                                              processor, result)
+                              : lb_store_no_directory();
   lb_lock_give(&s->lock);
   return st;
 }
@@ -204,9 +205,9 @@ void lb_store_get_stats(lb_store *s, lb_store_stats *out) {
   int64_t n = 0;
   lb_lock_take(&s->lock);
   *out = s->core.stats;
-  if (s->folder && lb_store_dir_ready(s->folder)) {
-    lb_db *db = &s->folder->db;
-    if (!lb_db_number(db, LB_Q_COUNT_ROWS, &n)) out->entries = (uint64_t)n;
+  if (s->directory && lb_store_dir_ready(s->directory)) {
+    lb_db *db = &s->directory->db;
+    if (!lb_db_query_int(db, LB_Q_COUNT_ROWS, &n)) out->entries = (uint64_t)n;
     if (!lb_db_bytes(db, &n)) out->bytes = (uint64_t)n;
   }
   lb_lock_give(&s->lock);

@@ -1,5 +1,4 @@
-// store/store_internal.h -- a store from inside: for the files of this module
-// alone.
+// store/store_internal.h -- struct lb_store; private to this module.
 #ifndef LB_STORE_STORE_INTERNAL_H
 #define LB_STORE_STORE_INTERNAL_H
 
@@ -8,15 +7,15 @@
 #include "store/image.h"
 
 struct lb_store {
-  lb_lock lock;  // first: hooks are given it. Guards all below
+  lb_lock lock;  // first member: fork hooks cast it. Guards all fields below
   lb_store_core core;
-  lb_store_dir *folder;  // layer 0; NULL: there is none
-  lb_image *first;       // the first read-only layer; NULL: there is none
+  lb_store_dir *directory;                    // layer 0; NULL: none
+  lb_image *first;                            // first read-only layer or NULL
   lb_layer *layers[1 + LB_STORE_MAX_LAYERS];  // owned
   size_t n_layers;
 };
 
-// The error of calls that need a folder, where a store has none.
+// The error of calls that need a directory, if the store has none.
 lb_status lb_store_no_directory(void);
 
 #endif

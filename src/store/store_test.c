@@ -1,4 +1,4 @@
-// store/store_test.c -- entries in and out, layers, leases, room, trust, forks.
+// store/store_test.c -- get and put, layers, leases, capacity, trust, forks.
 // clang-format off
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 #include "store/fixture_test.h"
 #include "store/directory.h"
 
-static void what_is_put_is_found(void **state) {
+static void stored_entries_are_found(void **state) {
   fixture *f = *state;
   lb_store *s = fixture_open(f);
   assert_false(has(s, 1));
@@ -21,7 +21,7 @@ static void what_is_put_is_found(void **state) {
   assert_true(has(s, 1));
   assert_false(has(s, 2));
   lb_store_free(s);
-  s = fixture_open(f);  // as the next process does
+  s = fixture_open(f);  // as a later process would
   assert_true(has(s, 1));
   lb_store_stats stats;
   lb_store_get_stats(s, &stats);
@@ -32,13 +32,13 @@ static void what_is_put_is_found(void **state) {
   assert_int_equal(f->warnings, 0);
 }
 
-static void a_key_with_other_bytes_is_a_miss(void **state) {
+static void an_equal_key_with_other_request_bytes_is_a_miss(void **state) {
   fixture *f = *state;
   lb_store *s = fixture_open(f);
   sample a = sample_of(1);
   lb_store_entry e = sample_entry(&a);
   assert_ok(lb_store_put(s, &e));
-  lb_store_found found;
+  lb_store_hit found;
   a.request[3] ^= 1;
   assert_false(lb_store_get(s, e.key, e.request, &found));
   assert_null(found.object.data);
@@ -49,7 +49,7 @@ static void a_key_with_other_bytes_is_a_miss(void **state) {
   lb_store_free(s);
 }
 
-static void what_is_dropped_is_gone(void **state) {
+static void a_dropped_entry_is_not_found(void **state) {
   fixture *f = *state;
   lb_store *s = fixture_open(f);
   assert_ok(put(s, 1));
@@ -58,7 +58,7 @@ static void what_is_dropped_is_gone(void **state) {
   lb_store_free(s);
 }
 
-static void the_least_recently_used_make_room(void **state) {
+static void the_least_recently_used_entries_are_evicted(void **state) {
   fixture *f = *state;
   f->options.capacity = 1 << 20;
   lb_store *s = fixture_open(f);
@@ -79,7 +79,7 @@ static void the_least_recently_used_make_room(void **state) {
   lb_store_free(s);
 }
 
-static void all_that_had_the_file_are_counted(void **state) {
+static void totals_count_all_users_of_the_file(void **state) {
   fixture *f = *state;
   lb_store_stats all, own;
   lb_store *s = fixture_open(f), *other = fixture_open(f);
@@ -91,7 +91,7 @@ static void all_that_had_the_file_are_counted(void **state) {
   assert_ok(lb_store_totals(s, &all));
   assert_int_equal(all.hits, 5);
   assert_int_equal(all.misses, 2);
-  assert_ok(lb_store_flush(other));  // once is enough
+  assert_ok(lb_store_flush(other));  // adds nothing again
   lb_store_free(other);
   lb_store_free(s);
   s = fixture_open(f);
@@ -106,20 +106,20 @@ static void all_that_had_the_file_are_counted(void **state) {
   lb_store_free(s);
 }
 
-static void a_full_list_of_hits_is_written(void **state) {
+static void a_full_list_of_touches_is_written(void **state) {
   fixture *f = *state;
   lb_store_stats all;
   lb_store *s = fixture_open(f), *other = fixture_open(f);
   for (unsigned i = 0; i < LB_MAX_TOUCHES; i++) assert_ok(put(s, i));
   age_all(f, 1000);
   for (unsigned i = 0; i < LB_MAX_TOUCHES; i++) assert_true(has(other, i));
-  assert_ok(lb_store_totals(s, &all));  // nobody called lb_store_flush
+  assert_ok(lb_store_totals(s, &all));  // without a call of lb_store_flush
   assert_int_equal(all.hits, LB_MAX_TOUCHES);
   lb_store_free(other);
   lb_store_free(s);
 }
 
-static void what_cannot_fit_is_refused(void **state) {
+static void an_entry_larger_than_half_the_capacity_is_refused(void **state) {
   fixture *f = *state;
   f->options.capacity = 20000;
   lb_store *s = fixture_open(f);
@@ -132,15 +132,15 @@ static void what_cannot_fit_is_refused(void **state) {
   lb_store_free(s);
 }
 
-static void layers_are_looked_at_below_the_folder(void **state) {
+static void readonly_layers_are_searched_after_the_directory(void **state) {
   fixture *f = *state;
   lb_store *s = fixture_open(f);
   assert_ok(put(s, 1));
   lb_store_free(s);
   char below[PATH_MAX], above[PATH_MAX];
-  snprintf(below, sizeof below, "%s", f->folder);
+  snprintf(below, sizeof below, "%s", f->directory);
   snprintf(above, sizeof above, "%s/above", f->dir.path);
-  f->options.folder = above;
+  f->options.directory = above;
   f->options.layers = (const char *[]){below};
   f->options.n_layers = 1;
   s = fixture_open(f);
@@ -153,7 +153,7 @@ static void layers_are_looked_at_below_the_folder(void **state) {
   assert_int_equal(stats.hits, 1);
   assert_int_equal(stats.entries, 1);
   lb_store_free(s);
-  f->options.folder = NULL;  // the layer alone
+  f->options.directory = NULL;  // the layer alone
   s = fixture_open(f);
   assert_true(has(s, 1));
   assert_false(has(s, 2));
@@ -161,7 +161,7 @@ static void layers_are_looked_at_below_the_folder(void **state) {
   assert_int_equal(f->warnings, 0);
 }
 
-static void a_layer_that_is_not_there_is_one_warning(void **state) {
+static void a_missing_layer_gives_one_warning(void **state) {
   fixture *f = *state;
   f->options.layers = (const char *[]){"/nowhere/at/all"};
   f->options.n_layers = 1;
@@ -174,9 +174,9 @@ static void a_layer_that_is_not_there_is_one_warning(void **state) {
   assert_int_equal(f->warnings, 1);
 }
 
-static void without_a_folder_nothing_is_kept(void **state) {
+static void without_a_directory_nothing_is_stored(void **state) {
   fixture *f = *state;
-  f->options.folder = NULL;
+  f->options.directory = NULL;
   lb_store *s = fixture_open(f);
   assert_int_equal(lb_store_lease(s, key_of(1), 1), LB_LEASE_GRANTED);
   lb_status st = put(s, 1);
@@ -186,7 +186,7 @@ static void without_a_folder_nothing_is_kept(void **state) {
   lb_store_free(s);
 }
 
-static void verdicts_are_by_processor(void **state) {
+static void trial_results_are_per_processor(void **state) {
   fixture *f = *state;
   lb_store *s = fixture_open(f);
   assert_int_equal(lb_store_trial_result(s, key_of(1), "a"),
@@ -213,12 +213,12 @@ static void a_lease_has_one_holder(void **state) {
   assert_int_equal(lb_store_lease(b, key_of(2), 60), LB_LEASE_GRANTED);
   lb_store_release(a, key_of(1));
   assert_int_equal(lb_store_lease(b, key_of(1), 60), LB_LEASE_GRANTED);
-  lb_store_free(b);  // and with it its leases
+  lb_store_free(b);  // releases its leases
   assert_int_equal(lb_store_lease(a, key_of(2), 60), LB_LEASE_GRANTED);
   lb_store_free(a);
 }
 
-static void a_lease_of_who_hangs_is_taken_over(void **state) {
+static void a_lease_of_a_hung_process_is_taken_over(void **state) {
   fixture *f = *state;
   lb_store *a = fixture_open(f), *b = fixture_open(f);
   assert_int_equal(lb_store_lease(a, key_of(1), 60), LB_LEASE_GRANTED);
@@ -229,8 +229,8 @@ static void a_lease_of_who_hangs_is_taken_over(void **state) {
   lb_store_free(b);
 }
 
-// However often another asks, and that counts from the first time it did.
-static void a_held_lease_is_refused_again_and_again(void **state) {
+// The time until a takeover counts from the first refusal.
+static void a_held_lease_stays_busy_until_the_timeout(void **state) {
   fixture *f = *state;
   lb_store *a = fixture_open(f), *b = fixture_open(f);
   assert_int_equal(lb_store_lease(a, key_of(1), 60), LB_LEASE_GRANTED);
@@ -241,7 +241,7 @@ static void a_held_lease_is_refused_again_and_again(void **state) {
   usleep(60000);
   assert_int_equal(lb_store_lease(b, key_of(1), 60), LB_LEASE_BUSY);
   assert_int_equal(lb_store_lease(b, key_of(1), 0.05), LB_LEASE_GRANTED);
-  // Taking it over ends the count: it begins anew with the next refusal.
+  // A takeover ends the count; the next refusal starts a new one.
   assert_int_equal(lb_store_lease(b, key_of(1), 0.05), LB_LEASE_BUSY);
   lb_store_release(a, key_of(1));
   assert_int_equal(lb_store_lease(b, key_of(1), 60), LB_LEASE_GRANTED);
@@ -276,7 +276,7 @@ static void a_killed_process_holds_no_lease(void **state) {
 
 // -- forks --------------------------------------------------------------------
 
-static void a_child_opens_the_file_anew(void **state) {
+static void a_child_reopens_the_file(void **state) {
   fixture *f = *state;
   lb_store *s = fixture_open(f);
   assert_ok(put(s, 1));
@@ -323,14 +323,14 @@ static void a_child_keeps_no_lease_of_its_parent(void **state) {
   lb_store_free(b);
 }
 
-// -- the folder ---------------------------------------------------------------
+// -- the directory ------------------------------------------------------------
 
-static void folders_are_made_for_the_user_alone(void **state) {
+static void directories_are_created_private(void **state) {
   fixture *f = *state;
   char deep[PATH_MAX];
   struct stat info;
   snprintf(deep, sizeof deep, "%s/a/b/limber", f->dir.path);
-  f->options.folder = deep;
+  f->options.directory = deep;
   lb_store *s = fixture_open(f);
   assert_ok(put(s, 1));
   lb_store_free(s);
@@ -353,12 +353,12 @@ static void expect_refusal(fixture *f, lb_code code, const char *reason) {
   lb_store_free(s);
 }
 
-static void what_others_may_write_is_refused(void **state) {
+static void a_directory_that_others_may_write_is_refused(void **state) {
   fixture *f = *state;
   lb_store *s = fixture_open(f);
   assert_ok(put(s, 1));
   lb_store_free(s);
-  chmod(f->folder, 0777);
+  chmod(f->directory, 0777);
   expect_refusal(f, LB_INVALID, "others may write it");
 }
 
@@ -371,25 +371,25 @@ static void a_file_that_others_may_write_is_refused(void **state) {
   expect_refusal(f, LB_INVALID, "others may write it");
 }
 
-static void what_another_user_owns_is_refused(void **state) {
+static void a_directory_of_another_user_is_refused(void **state) {
   fixture *f = *state;
   if (geteuid() != 0) skip();
-  assert_int_equal(mkdir(f->folder, 0700), 0);
-  assert_int_equal(chown(f->folder, 12345, 12345), 0);
+  assert_int_equal(mkdir(f->directory, 0700), 0);
+  assert_int_equal(chown(f->directory, 12345, 12345), 0);
   expect_refusal(f, LB_INVALID, "belongs to user 12345");
 }
 
-static void a_file_in_place_of_the_folder_is_refused(void **state) {
+static void a_file_in_place_of_the_directory_is_refused(void **state) {
   fixture *f = *state;
   assert_int_equal(testdir_write(&f->dir, "store", "text"), 0);
-  expect_refusal(f, LB_INVALID, "is not a folder");
+  expect_refusal(f, LB_INVALID, "is not a directory");
 }
 
-static void a_removed_store_is_made_again(void **state) {
+static void a_removed_store_is_created_again(void **state) {
   fixture *f = *state;
   lb_store *s = fixture_open(f);
   assert_ok(put(s, 1));
-  nftw(f->folder, testdir_unlink, 16, FTW_DEPTH | FTW_PHYS);
+  nftw(f->directory, testdir_unlink, 16, FTW_DEPTH | FTW_PHYS);
   assert_ok(put(s, 2));
   lb_store *t = fixture_open(f);
   assert_true(has(t, 2));
@@ -403,29 +403,29 @@ int main(void) {
 #define T(name) \
   cmocka_unit_test_setup_teardown(name, fixture_init, fixture_fini)
   const struct CMUnitTest tests[] = {
-      T(what_is_put_is_found),
-      T(a_key_with_other_bytes_is_a_miss),
-      T(what_is_dropped_is_gone),
-      T(the_least_recently_used_make_room),
-      T(all_that_had_the_file_are_counted),
-      T(a_full_list_of_hits_is_written),
-      T(what_cannot_fit_is_refused),
-      T(layers_are_looked_at_below_the_folder),
-      T(a_layer_that_is_not_there_is_one_warning),
-      T(without_a_folder_nothing_is_kept),
-      T(verdicts_are_by_processor),
+      T(stored_entries_are_found),
+      T(an_equal_key_with_other_request_bytes_is_a_miss),
+      T(a_dropped_entry_is_not_found),
+      T(the_least_recently_used_entries_are_evicted),
+      T(totals_count_all_users_of_the_file),
+      T(a_full_list_of_touches_is_written),
+      T(an_entry_larger_than_half_the_capacity_is_refused),
+      T(readonly_layers_are_searched_after_the_directory),
+      T(a_missing_layer_gives_one_warning),
+      T(without_a_directory_nothing_is_stored),
+      T(trial_results_are_per_processor),
       T(a_lease_has_one_holder),
-      T(a_lease_of_who_hangs_is_taken_over),
-      T(a_held_lease_is_refused_again_and_again),
+      T(a_lease_of_a_hung_process_is_taken_over),
+      T(a_held_lease_stays_busy_until_the_timeout),
       T(a_killed_process_holds_no_lease),
-      T(a_child_opens_the_file_anew),
+      T(a_child_reopens_the_file),
       T(a_child_keeps_no_lease_of_its_parent),
-      T(folders_are_made_for_the_user_alone),
-      T(what_others_may_write_is_refused),
+      T(directories_are_created_private),
+      T(a_directory_that_others_may_write_is_refused),
       T(a_file_that_others_may_write_is_refused),
-      T(what_another_user_owns_is_refused),
-      T(a_file_in_place_of_the_folder_is_refused),
-      T(a_removed_store_is_made_again),
+      T(a_directory_of_another_user_is_refused),
+      T(a_file_in_place_of_the_directory_is_refused),
+      T(a_removed_store_is_created_again),
   };
   return cmocka_run_group_tests_name("store", tests, NULL, NULL);
 }

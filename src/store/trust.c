@@ -1,4 +1,4 @@
-// store/trust.c -- whose files code is taken from.
+// store/trust.c -- ownership checks for files from which code is loaded.
 #include "store/trust.h"
 
 #include <errno.h>
@@ -9,17 +9,18 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-static lb_status make_folders(const char *folder) {
-  char *path = strdup(folder);
+static lb_status make_directories(const char *directory) {
+  char *path = strdup(directory);
   if (!path) return lb_oom();
   lb_status st = LB_OK;
   for (char *p = path + 1; !lb_failed(st); p++) {
     char end = *p;
     if (end && end != '/') continue;
     *p = '\0';
-    struct stat info;  // mkdir of what is there fails in ways of its own
+    // mkdir of an existing directory can fail with other errors than EEXIST.
+    struct stat info;
     if (stat(path, &info) && mkdir(path, 0700) && errno != EEXIST)
-      st = lb_error(LB_IO, "cannot make the folder '%s': %s", path,
+      st = lb_error(LB_IO, "cannot create the directory '%s': %s", path,
                     strerror(errno));
     *p = end;
     if (!end) break;
@@ -33,21 +34,23 @@ static lb_status check(const char *path, const struct stat *info,
   uid_t me = geteuid();
   if (info->st_uid != me && !(or_root && info->st_uid == 0))
     return lb_error(LB_INVALID,
-                    "refused to take kernels from '%s': it belongs to user %u, "
-                    "this is user %u",
+                    "refused to load kernels from '%s': it belongs to user %u, "
+                    "this process runs as user %u",
                     path, info->st_uid, me);
   if (info->st_mode & (S_IWGRP | S_IWOTH))
     return lb_error(LB_INVALID,
-                    "refused to take kernels from '%s': others may write it "
-                    "(mode %04o); chmod go-w it, after a look at who did",
+                    "refused to load kernels from '%s': others may write it "
+                    "(mode %04o); check who has written it, then run chmod "
+                    "go-w on it",
                     path, info->st_mode & 07777);
   return LB_OK;
 }
 
-// Processes on several machines would share a file that is made for one.
-static lb_status check_local(const char *folder) {
+// Refuses network file systems: SQLite's WAL mode needs all processes on one
+// machine.
+static lb_status check_local(const char *directory) {
   struct statfs fs;
-  if (statfs(folder, &fs)) return LB_OK;
+  if (statfs(directory, &fs)) return LB_OK;
   switch ((unsigned long)fs.f_type) {
     case NFS_SUPER_MAGIC:
     case SMB_SUPER_MAGIC:
@@ -55,25 +58,26 @@ static lb_status check_local(const char *folder) {
     case 0xfe534d42ul:  // SMB 2
       return lb_error(LB_UNSUPPORTED,
                       "'%s' is on a network file system, where SQLite's locks "
-                      "cannot be relied on; set LIMBER_CACHE_DIR to a local "
-                      "folder",
-                      folder);
+                      "are unreliable; set LIMBER_CACHE_DIR to a local "
+                      "directory",
+                      directory);
     default: return LB_OK;
   }
 }
 
-lb_status lb_trust_directory(const char *folder) {
+lb_status lb_trust_directory(const char *directory) {
   struct stat info;
-  if (folder[0] != '/')
-    return lb_error(LB_INVALID, "the folder '%s' is not an absolute path",
-                    folder);
-  LB_TRY(make_folders(folder));
-  if (stat(folder, &info))
-    return lb_error(LB_IO, "cannot examine '%s': %s", folder, strerror(errno));
+  if (directory[0] != '/')
+    return lb_error(LB_INVALID, "the directory '%s' is not an absolute path",
+                    directory);
+  LB_TRY(make_directories(directory));
+  if (stat(directory, &info))
+    return lb_error(LB_IO, "cannot examine '%s': %s", directory,
+                    strerror(errno));
   if (!S_ISDIR(info.st_mode))
-    return lb_error(LB_INVALID, "'%s' is not a folder", folder);
-  LB_TRY(check(folder, &info, false));
-  LB_TRY(check_local(folder));
+    return lb_error(LB_INVALID, "'%s' is not a directory", directory);
+  LB_TRY(check(directory, &info, false));
+  LB_TRY(check_local(directory));
   return LB_OK;
 }
 

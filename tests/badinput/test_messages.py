@@ -1,4 +1,5 @@
-"""Broken models and wrong inputs: each gets an error that says what is wrong."""
+"""Invalid models and wrong inputs: each causes an error that names the
+problem."""
 
 import numpy as np
 import onnx
@@ -23,38 +24,38 @@ def model(nodes, inputs, outputs, **more):
     return made.SerializeToString()
 
 
-def refused(data):
+def rejected(data):
     with pytest.raises(limber.Error) as e:
         limber.load(data)
     return str(e.value)
 
 
 def test_empty():
-    assert refused(b"") == "the model is empty (0 bytes)"
+    assert rejected(b"") == "the model is empty (0 bytes)"
 
 
 def test_not_a_model():
-    assert "model" in refused(b"hello, world")
+    assert "model" in rejected(b"hello, world")
 
 
 def test_cycle():
     m = model([helper.make_node("Add", ["x", "b"], ["a"], name="first"),
                helper.make_node("Add", ["x", "a"], ["b"], name="second")],
               [info("x", [1])], [info("b", [1])])
-    assert refused(m) == "the graph has a cycle through node 'first', 'second'"
+    assert rejected(m) == "the graph has a cycle through node 'first', 'second'"
 
 
 def test_undefined_input():
     m = model([helper.make_node("Add", ["x", "y"], ["z"], name="add")],
               [info("x", [1])], [info("z", [1])])
-    assert refused(m) == "node 'add' (Add) reads 'y', which nothing defines"
+    assert rejected(m) == "node 'add' (Add) reads 'y', which nothing defines"
 
 
 def test_duplicate_names():
     m = model([helper.make_node("Abs", ["x"], ["y"], name="one"),
                helper.make_node("Neg", ["x"], ["y"], name="two")],
               [info("x", [1])], [info("y", [1])])
-    assert refused(m) == ("value 'y' is defined twice: by node 'one' (Abs) "
+    assert rejected(m) == ("value 'y' is defined twice: by node 'one' (Abs) "
                           "and by node 'two' (Neg)")
 
 
@@ -64,7 +65,7 @@ def test_unknown_operators_are_all_listed():
                helper.make_node("Bar", ["b"], ["y"], name="n3",
                                 domain="local")],
               [info("x", [1])], [info("y", [1])])
-    assert refused(m) == (
+    assert rejected(m) == (
         "2 operators are not supported: Foo (opset 17) \u00d72, first at node "
         "'n1'; local.Bar (opset 1) \u00d71, first at node 'n3'")
 
@@ -76,7 +77,7 @@ def test_recursive_function():
     m = model([helper.make_node("F", ["x"], ["y"], domain="local",
                                 name="outer")],
               [info("x", [1])], [info("y", [1])], functions=[f])
-    assert refused(m) == "function local.F calls itself: local.F, local.F"
+    assert rejected(m) == "function local.F calls itself: local.F, local.F"
 
 
 def test_overflowing_dims():
@@ -150,7 +151,7 @@ def test_shapes_that_do_not_broadcast():
     ("Add", "Add 'join' (channels last): shapes [1,5,6,8] and [1,7,6,8] do not "
      "broadcast (dim 1: 5 against 7)"),
 ])
-def test_nodes_of_turned_images_keep_their_names(op, message):
+def test_nodes_converted_to_channels_last_keep_their_names(op, message):
     attributes = {"axis": 1} if op == "Concat" else {}
     weights = helper.make_tensor("w", F, [8, 3, 1, 1], [1.0] * 24)
     m = limber.load(model(
@@ -165,7 +166,7 @@ def test_nodes_of_turned_images_keep_their_names(op, message):
     assert str(e.value) == message
 
 
-def test_lengths_beyond_the_steps():
+def test_sequence_lengths_beyond_the_time_steps():
     def weights(name, *dims):
         return helper.make_tensor(name, F, dims, [0.5] * int(np.prod(dims)))
     m = limber.load(model(
@@ -176,7 +177,7 @@ def test_lengths_beyond_the_steps():
         initializer=[weights("w", 1, 6, 3), weights("r", 1, 6, 2)]))
     with pytest.raises(limber.Error) as e:
         m.run(None, {"x": f32(4, 2, 3), "n": np.array([4, 9], np.int32)})
-    assert str(e.value) == "node 'gru1': sequence_lens[1] is 9 of 4 steps"
+    assert str(e.value) == "node 'gru1': sequence_lens[1] is 9, but there are 4 time steps"
 
 
 def test_zero_sized_tensors_run(pair):
@@ -184,7 +185,7 @@ def test_zero_sized_tensors_run(pair):
     assert y.shape == (0, 3)
 
 
-def test_loop_without_end_stops_at_its_limit():
+def test_an_infinite_loop_stops_at_loop_limit():
     body = helper.make_graph(
         [helper.make_node("Identity", ["c"], ["c2"]),
          helper.make_node("Add", ["v", "v"], ["v2"])], "body",
@@ -199,8 +200,9 @@ def test_loop_without_end_stops_at_its_limit():
         [info("x", [1])], [info("y", [1])]), options)
     with pytest.raises(limber.Error) as e:
         m.run(None, {"x": f32(1)})
-    assert str(e.value) == ("Loop 'forever': turn 100: more turns than the "
-                            "session's loop_limit allows")
+    assert str(e.value) == ("Loop 'forever': iteration 100: loop_limit (100, "
+                            "nested loops included) reached; raise it in the "
+                            "session options")
 
 
 def test_wrong_declared_output_is_a_warning(capfd):
@@ -212,7 +214,7 @@ def test_wrong_declared_output_is_a_warning(capfd):
 
 
 @pytest.mark.parametrize("name", ["?", "-1", "None", ""])
-def test_nameless_dims_are_unknowns_of_their_own(name):
+def test_nameless_dims_are_separate_unknowns(name):
     m = limber.load(model([helper.make_node("MatMul", ["a", "b"], ["y"])],
                           [info("a", [name, 2]), info("b", [2, name])],
                           [info("y", None)]))
@@ -223,7 +225,7 @@ def test_nameless_dims_are_unknowns_of_their_own(name):
 # -- external data ------------------------------------------------------------
 
 
-def with_external(folder, location, length=None, size=16):
+def with_external(directory, location, length=None, size=16):
     weight = helper.make_tensor("w", F, [4], np.ones(4, np.float32).tobytes(),
                                 raw=True)
     weight.ClearField("raw_data")
@@ -231,11 +233,11 @@ def with_external(folder, location, length=None, size=16):
     for key, value in (("location", location), ("length", length)):
         if value is not None:
             weight.external_data.add(key=key, value=str(value))
-    path = folder / "model.onnx"
+    path = directory / "model.onnx"
     path.write_bytes(model(
         [helper.make_node("Add", ["x", "w"], ["y"])], [info("x", [4])],
         [info("y", [4])], initializer=[weight]))
-    (folder / "w.bin").write_bytes(np.ones(size // 4, np.float32).tobytes())
+    (directory / "w.bin").write_bytes(np.ones(size // 4, np.float32).tobytes())
     return str(path)
 
 
@@ -246,16 +248,16 @@ def test_external_data_is_read(tmp_path):
 
 @pytest.mark.parametrize("location", ["../w.bin", "/etc/passwd", "link.bin",
                                       "sub/../../w.bin"])
-def test_external_data_stays_in_the_models_folder(tmp_path, location):
-    folder = tmp_path / "model"
-    (folder / "sub").mkdir(parents=True)
+def test_external_data_must_be_in_the_models_directory(tmp_path, location):
+    directory = tmp_path / "model"
+    (directory / "sub").mkdir(parents=True)
     (tmp_path / "w.bin").write_bytes(bytes(16))
-    (folder / "link.bin").symlink_to(tmp_path / "w.bin")
-    path = with_external(folder, location)
-    message = refused(path)
+    (directory / "link.bin").symlink_to(tmp_path / "w.bin")
+    path = with_external(directory, location)
+    message = rejected(path)
     assert "'w'" in message and location in message
 
 
 def test_external_data_that_is_too_short(tmp_path):
-    message = refused(with_external(tmp_path, "w.bin", size=12))
+    message = rejected(with_external(tmp_path, "w.bin", size=12))
     assert "'w'" in message and "too short" in message

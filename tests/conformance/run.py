@@ -1,20 +1,20 @@
 """Runs the ONNX backend node tests of the installed `onnx` through Limber.
 
-expected.txt lists the cases that are known not to pass, in sections: how they
-fail, then the reason. They run all the same: the run is red when an unlisted
-case fails, when a listed one passes, fails in another way or does not exist.
+expected.txt lists the cases that are known to fail, in sections: how they fail,
+then the reason. They run nevertheless: the run fails if an unlisted case fails,
+or if a listed one passes, fails in another way or does not exist.
 
-  [Unsupported "text"] reason   this error of Limber's, with this text in it
-  [values] reason               it runs; dtypes and shapes are right, not values
+  [Unsupported "text"] reason   this error of Limber, whose message has the text
+  [values] reason               it runs; only values are wrong
   [values 0.01] reason          values differ by at most 0.01 * (1 + |expected|)
 
 Nothing else can be listed: a crash, a hang, an internal error, an output of
-another dtype or shape and any other exception are failures always.
+another dtype or shape and any other exception are always failures.
 
-Every case runs on what there is at once and, with kernels on, again after
-settling: both answers count. --kernels off leaves it at the first.
+Every case runs without compiled kernels and, with --kernels on, again after
+settling: both results count.
 
-Closes with `node: N passed, N failed, N skipped`; a case is skipped when it is
+Prints `node: N passed, N failed, N skipped`; a case is skipped when it is
 listed and did not pass. Cases run in worker processes, so that a crash or a
 hang costs one case only.
 """
@@ -39,7 +39,7 @@ SECONDS = 60  # a case that takes longer has failed
 def load_cases(pattern):
     from onnx.backend.test.loader import load_model_tests
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the cases overflow on purpose
+        warnings.simplefilter("ignore")  # the cases overflow intentionally
         cases = load_model_tests(kind="node")
     return {c.name: c for c in cases if re.search(pattern, c.name)}
 
@@ -58,8 +58,8 @@ class Section(NamedTuple):
     reason: str
 
     def fits(self, failure):
-        """Does a case fail as expected? Its failure is what run_case raised,
-        or what became of the process."""
+        """Does a case fail as expected? Its failure is what run_case raised, or
+        how its process ended."""
         if self.error:
             return failure.startswith(self.error + ": ") and \
                 self.text in failure
@@ -97,14 +97,14 @@ def to_numpy(value):
     return np.asarray(value)
 
 
-# How run_case reports it: the largest difference, as Section.bound has it.
+# How run_case reports the largest difference, which Section.bound limits.
 DIFFERENCE = re.compile(r"values differ by (\S+) ")
 
 
 def run_case(case):
-    """Raises, with a message, when the case does not pass. Where values
-    differ, the case runs on kernels all the same: the larger difference
-    counts, and any other failure comes first."""
+    """Raises with a message if the case does not pass. If values differ, the
+    case still runs on compiled kernels: the larger difference counts, and any
+    other failure takes precedence."""
     import limber
     found = []
     try:
@@ -123,7 +123,7 @@ left_out = 0  # kernels, in this process so far
 
 
 def settle(session):
-    """All kernels that the session wants must be there in the end."""
+    """All kernels that the session requests must be compiled at the end."""
     global left_out
     session.settle(SECONDS)
     stats = session.stats()
@@ -173,7 +173,8 @@ def compare(got, want, case, found):
 
 
 def largest_difference(got, want):
-    """Of |got - want| / (1 + |want|); infinite where a NaN is on one side."""
+    """The maximum of |got - want| / (1 + |want|); infinite if only one side is
+    NaN."""
     got, want = got.astype(np.float64), want.astype(np.float64)
     with np.errstate(all="ignore"):
         apart = np.abs(got - want) / (1 + np.abs(want))
@@ -188,7 +189,7 @@ def first_line(error):
 
 
 def section_of(error):
-    """The head of a section for a failure that none lists yet."""
+    """The header of a section for a failure that is not listed yet."""
     kind, _, text = first_line(error).partition(": ")
     if kind in ERRORS:
         return f'[{kind} "{text}"] ?'
@@ -196,9 +197,9 @@ def section_of(error):
 
 
 def print_failing(errors, expected):
-    """The text of an expected.txt that holds now: sections that still fit are
-    kept; `?` stands where a new one lacks its reason."""
-    heads = head_lines(EXPECTED.read_text())
+    """Prints an up-to-date expected.txt: sections that still fit are kept; a
+    new section has `?` in place of its reason."""
+    heads = header_lines(EXPECTED.read_text())
     sections = {}
     for name, error in sorted(errors.items()):
         if error is not None:
@@ -210,14 +211,14 @@ def print_failing(errors, expected):
         print("\n".join(["", head, *names]))
 
 
-def head_lines(text):
+def header_lines(text):
     """Section -> its line"""
     return {read_section(line): line for line in text.splitlines()
             if line.startswith("[")}
 
 
 def report(errors, expected, whole):
-    """Prints what is not as expected, then the closing line."""
+    """Prints unexpected results, then the summary line."""
     passed = skipped = failed = 0
     for name, error in sorted(errors.items()):
         if error is None and name in expected:
@@ -253,7 +254,7 @@ def main():
     options = parser.parse_args()
     os.environ["LIMBER_JIT"] = "process" if options.kernels == "on" else "off"
     os.environ.setdefault("LIMBER_CACHE_DIR", "off")
-    os.environ["LIMBER_COMPILE"] = "settle"  # one tier, then the other
+    os.environ["LIMBER_COMPILE"] = "settle"  # compiles on settle
     os.environ.setdefault("LIMBER_JIT_PATH", str(ROOT / "build/limber-jit"))
     cases = load_cases(options.filter)
     cases = {name: cases[name] for name in sorted(cases)[::options.every]}

@@ -1,9 +1,9 @@
-"""Writes the conformance models into a folder, as seeds for the fuzzers.
+"""Writes the conformance models into a directory, as seeds for the fuzzers.
 
-Usage: seeds.py FOLDER. Large models are left out: small seeds mutate better.
-Beside each model lie variants that mutations hardly reach: with names for
-dims, with constants for inputs, and, of operators with several outputs, with
-one of them only. TEXTS are models that no case is like.
+Usage: seeds.py DIRECTORY. Large models are left out: small seeds mutate better.
+Each model has variants that mutations hardly reach: with symbolic dims, with
+constants for inputs, and, for operators with several outputs, with only one of
+them. TEXTS are models that are unlike all cases.
 """
 
 import sys
@@ -15,8 +15,8 @@ from onnx import external_data_helper, numpy_helper, parser
 from run import load_cases
 
 LIMIT = 16 << 10
-# A field that no reader knows: fuzz_run draws shapes and elements from the end
-# of its input, and so has bytes to mutate that are not the model's.
+# An unknown field: fuzz_run draws shapes and elements from the end of its
+# input, and so has bytes to mutate that are not part of the model.
 TAIL = bytes([0x7A, 32]) + bytes(32)
 
 
@@ -123,7 +123,7 @@ def copy_of(message):
 
 
 def with_named_dims(model):
-    """Equal dims get equal names, so that other sizes fit each other too."""
+    """Equal dims get equal names, so that other sizes are consistent, too."""
     model = copy_of(model)
     for value in model.graph.input:
         for dim in value.type.tensor_type.shape.dim:
@@ -193,15 +193,15 @@ def all_models():
             yield name + suffix, model
 
 
-def main(folder):
-    folder.mkdir(parents=True, exist_ok=True)
+def main(directory):
+    directory.mkdir(parents=True, exist_ok=True)
     count = 0
     for name, model in all_models():
         data = model.SerializeToString()
         if len(data) <= LIMIT:
-            (folder / f"{name}.onnx").write_bytes(data + TAIL)
+            (directory / f"{name}.onnx").write_bytes(data + TAIL)
             count += 1
-    print(f"seeds: {count} models in {folder}")
+    print(f"seeds: {count} models in {directory}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What expected.txt cannot excuse."""
+"""Failures that expected.txt cannot excuse."""
 
 import pytest
 import run
@@ -37,7 +37,7 @@ def differs(by):
       for failure in ("crashed: SIGSEGV", "no answer in 60 s",
                       "InternalError: a bug", "1 kernels are left out")),
 ])
-def test_a_listed_case_may_fail_as_listed_only(name, failure, fits, capsys):
+def test_a_listed_case_may_only_fail_as_listed(name, failure, fits, capsys):
     assert run.report({name: failure, "test_other": None},
                       EXPECTED, False) == fits
     closing = "0 failed, 1 skipped" if fits else "1 failed, 0 skipped"
@@ -54,6 +54,6 @@ def test_a_listed_case_must_not_pass_and_must_exist():
 @pytest.mark.parametrize("line", [
     '[InternalError "text"] why', '[crashed "SIGSEGV"] why', "[Unsupported] why",
     "[values]", "[anything] why"])
-def test_other_sections_are_refused(line):
+def test_other_sections_are_rejected(line):
     with pytest.raises(SystemExit):
         run.read_expected(line)

@@ -10,8 +10,8 @@ FORK = multiprocessing.get_context("fork")  # workers inherit the jobs
 
 
 class Worker:
-    """A process that runs one job at a time. Once it has died, or has been
-    stopped for being late, the next job starts a new one."""
+    """A process that runs one job at a time. If it has crashed or was killed
+    after a timeout, the next job starts a new one."""
 
     def __init__(self, function, jobs):
         self.function, self.jobs = function, jobs
@@ -37,7 +37,7 @@ class Worker:
         sys.exit(0)
 
     def result(self):
-        """None, or what went wrong with the job."""
+        """None, or the error of the job."""
         try:
             return self.pipe.recv()
         except EOFError:
@@ -59,7 +59,7 @@ class Worker:
 
 def run_isolated(function, jobs, count, seconds):
     """Calls function(job) for each of the named jobs, `count` at a time.
-    Returns name -> None, or the text of what it raised."""
+    Returns name -> None, or the text of its exception."""
     errors = {}
     waiting = list(reversed(jobs))
     idle = [Worker(function, jobs) for _ in range(count)]

@@ -26,7 +26,7 @@ def patches(page):
 
 @pytest.fixture(scope="session")
 def tree(tmp_path_factory):
-    """The copy, built: one for all pages, whose patches are of other places."""
+    """The copy, built once for all pages, whose patches do not overlap."""
     tree = tmp_path_factory.mktemp("tree")
     names = call("git", "ls-files", "-co", "--exclude-standard", cwd=ROOT)
     for name in names.splitlines():

@@ -1,5 +1,5 @@
 """docs/kernels.md: its patch, applied to a copy of the tree, gives kernels that
-agree with the host and with ONNX Runtime."""
+agree with the reference kernels and with ONNX Runtime."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 from conftest import call
 
-# Prints the kernels that a model of one LpNormalization wants and has.
+# Prints how many kernels a model of one LpNormalization requests and has.
 COUNT = """
 import sys
 import numpy as np
@@ -35,15 +35,15 @@ def environment(tree, isa):
             "LIMBER_JIT_PATH": str(tree / "out" / "limber-jit")}
 
 
-def test_without_the_patch_the_host_computes_it():
-    wanted, _ = map(int, call(sys.executable, "-c", COUNT).split())
-    assert wanted == 0
+def test_without_the_patch_a_reference_kernel_computes_it():
+    requested, _ = map(int, call(sys.executable, "-c", COUNT).split())
+    assert requested == 0
 
 
 @pytest.mark.parametrize("isa", ["native", "x86-64-v3"])
-def test_with_it_there_are_kernels_and_they_are_right(tree, isa):
-    wanted, had = map(int, call(sys.executable, "-c", COUNT,
+def test_with_the_patch_kernels_exist_and_are_correct(tree, isa):
+    requested, had = map(int, call(sys.executable, "-c", COUNT,
                                 env=environment(tree, isa)).split())
-    assert wanted == had == 1
+    assert requested == had == 1
     call(sys.executable, tree / "tests" / "operators" / "repro.py",
          "LpNormalization", "0", "120", env=environment(tree, isa))

@@ -1,4 +1,4 @@
-"""docs/operators.md: its patch, which keeps to the three places that
+"""docs/operators.md: its patch, which changes only the three files that
 CONTRIBUTING.md names, adds an operator that models can use."""
 
 import os
@@ -43,7 +43,7 @@ def changed(patch):
     return re.search(r"^\+\+\+ b/(\S+)", patch, re.M)[1]
 
 
-def test_the_patch_keeps_to_three_places():
+def test_the_patch_changes_only_three_files():
     files = [changed(p) for p in patches("operators.md")]
     assert len(files) == 3 and "src/graph/ops.def" in files
     assert all(PLACES.fullmatch(f) for f in files)
@@ -56,7 +56,7 @@ def test_without_the_patch_the_operator_is_unknown():
         call(sys.executable, "-c", RUN)
 
 
-def test_with_it_a_model_runs(tree):
+def test_with_the_patch_a_model_runs(tree):
     env = {**os.environ, "PYTHONPATH": str(tree / "package"),
            "LIMBER_JIT_PATH": str(tree / "out" / "limber-jit")}
     assert call(sys.executable, "-c", RUN, env=env) == "right\n"

@@ -1,8 +1,10 @@
-// tests/fuzz/fuzz_message.c -- any bytes as a message between the library and
-// limber-jit: an error, or what comes out the same when it is written again.
+// tests/fuzz/fuzz_message.c -- Reads arbitrary bytes as a message between the
+// library and limber-jit: the result is an error, or a message that is written
+// back as the same bytes.
 //
-// The first byte chooses: bytes as they came, or in a message whose checksum
-// is right, so that what lies behind the checksum is met too.
+// The first byte chooses between the bytes as they are and a message around
+// them with a valid checksum, so that the code behind the checksum is tested
+// too.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,32 +18,33 @@ static void check(int holds) {
 }
 
 static void read_request(const uint8_t *data, size_t size) {
-  lb_message_header head;
+  lb_message_header header;
   lb_request r;
   uint8_t again[LB_REQUEST_BYTES];
   if (size < LB_HEADER_BYTES) return;
-  lb_status st = lb_header_read(data, LB_MESSAGE_REQUEST, &head);
-  if (!lb_failed(st) && size - LB_HEADER_BYTES >= head.size) {
-    st = lb_request_read(&head, data + LB_HEADER_BYTES, &r);
+  lb_status st = lb_header_read(data, LB_MESSAGE_REQUEST, &header);
+  if (!lb_failed(st) && size - LB_HEADER_BYTES >= header.size) {
+    st = lb_request_read(&header, data + LB_HEADER_BYTES, &r);
     if (!lb_failed(st)) {
-      lb_request_write(&r, head.id, again);
+      lb_request_write(&r, header.id, again);
       check(memcmp(again, data, sizeof again) == 0);
     }
   }
   lb_status_drop(st);
 }
 
-static void read_answer(const uint8_t *data, size_t size) {
-  lb_message_header head;
+static void read_response(const uint8_t *data, size_t size) {
+  lb_message_header header;
   lb_response a;
   uint8_t again[LB_RESPONSE_BYTES];
   if (size < LB_HEADER_BYTES) return;
-  lb_status st = lb_header_read(data, LB_MESSAGE_RESPONSE, &head);
-  if (!lb_failed(st) && size - LB_HEADER_BYTES >= head.size) {
-    st = lb_response_read(&head, data + LB_HEADER_BYTES, &a);
+  lb_status st = lb_header_read(data, LB_MESSAGE_RESPONSE, &header);
+  if (!lb_failed(st) && size - LB_HEADER_BYTES >= header.size) {
+    st = lb_response_read(&header, data + LB_HEADER_BYTES, &a);
     if (!lb_failed(st)) {
-      check(a.bytes.data + a.bytes.size == data + LB_HEADER_BYTES + head.size);
-      lb_response_write(&a, head.id, again);
+      check(a.bytes.data + a.bytes.size ==
+            data + LB_HEADER_BYTES + header.size);
+      lb_response_write(&a, header.id, again);
       check(memcmp(again, data, sizeof again) == 0);
     }
   }
@@ -56,7 +59,7 @@ static void read_sealed_request(const uint8_t *data, size_t size) {
   read_request(bytes, sizeof bytes);
 }
 
-static void read_sealed_answer(const uint8_t *data, size_t size) {
+static void read_sealed_response(const uint8_t *data, size_t size) {
   lb_response a = {0};
   size_t n = size < sizeof a.info ? size : sizeof a.info;
   if (size == 0) return;
@@ -68,7 +71,7 @@ static void read_sealed_answer(const uint8_t *data, size_t size) {
   lb_response_write(&a, 1, bytes);
   if (a.bytes.size)
     memcpy(bytes + LB_RESPONSE_BYTES, a.bytes.data, a.bytes.size);
-  read_answer(bytes, LB_RESPONSE_BYTES + a.bytes.size);
+  read_response(bytes, LB_RESPONSE_BYTES + a.bytes.size);
   free(bytes);
 }
 
@@ -76,9 +79,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (size == 0) return 0;
   switch (data[0] % 4) {
     case 0: read_request(data + 1, size - 1); break;
-    case 1: read_answer(data + 1, size - 1); break;
+    case 1: read_response(data + 1, size - 1); break;
     case 2: read_sealed_request(data + 1, size - 1); break;
-    default: read_sealed_answer(data + 1, size - 1); break;
+    default: read_sealed_response(data + 1, size - 1); break;
   }
   return 0;
 }

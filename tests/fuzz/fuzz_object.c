@@ -1,5 +1,5 @@
-// tests/fuzz/fuzz_object.c -- any bytes into the loader of objects: an error or
-// an image, parsed and relocated but not run.
+// tests/fuzz/fuzz_object.c -- Loads arbitrary bytes as an object: the result is
+// an error or an image, which is parsed and relocated but not run.
 #include <stdint.h>
 #include <stdlib.h>
 

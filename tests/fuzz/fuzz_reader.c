@@ -1,6 +1,7 @@
-// tests/fuzz/fuzz_reader.c -- any bytes into the reader: an error or a graph
-// that the verifier accepts and that can be printed, nothing else. External
-// data may lie in this folder (the fuzzers start at the root of the sources).
+// tests/fuzz/fuzz_reader.c -- Reads arbitrary bytes as a model: the result is
+// an error, or a graph that the verifier accepts and that can be printed.
+// External data may be in this directory (the fuzzers start at the root of the
+// sources).
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

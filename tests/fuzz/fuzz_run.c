@@ -1,9 +1,10 @@
-// tests/fuzz/fuzz_run.c -- any model at any small shapes: an error or a run.
+// tests/fuzz/fuzz_run.c -- Runs arbitrary models at small shapes: the result is
+// an error or outputs.
 //
-// The last bytes choose dims and elements too (the seeds end with a field that
-// no reader knows, to give them room). Dims of one name get one size, and each
-// model runs at two sets of shapes.
-// Memory and turns of loops are limited, as a careful server would do.
+// The last bytes of the input also choose dims and elements (the seeds end with
+// an unknown field of TAIL bytes for that). Dims of one name have one size, and
+// each model runs at two sets of shapes. Memory and loop iterations are
+// limited, as in a careful server.
 #include <limber/limber.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 #define MAX_INPUTS 16
 #define MAX_BYTES (1 << 14)
 #define MAX_VALUES (128 << 10)
-#define HUGE_DIM (INT64_C(1) << 40)  // beside a dim of 0: no reason to work
+#define HUGE_DIM (INT64_C(1) << 40)  // with a dim of 0: must not cause work
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 const char *__asan_default_options(void);
@@ -22,26 +23,26 @@ const char *__asan_default_options(void) {
   return "allocator_may_return_null=1";
 }
 
-typedef struct source {  // bytes that decide, repeated when used up
+typedef struct source {  // the bytes that decide; repeated when used up
   const uint8_t *data;
   size_t size, at;
-  int turn;
+  int shape_set;
 } source;
 
 static uint8_t take(source *s) { return s->data[s->at++ % s->size]; }
 
-// The size of a dim: a number, or what its name draws in this turn.
+// The size of a dim: a number, or drawn by its name for this set of shapes.
 static int64_t size_of(const source *s, const char *dim) {
   static const int64_t sizes[] = {1, 2, 3, 0, 4, 5, 7, 8, 9, 16, HUGE_DIM};
   char *end;
   int64_t fixed = strtoll(dim, &end, 10);
   if (end != dim && *end == 0) return fixed;
-  size_t hash = (size_t)s->turn;
+  size_t hash = (size_t)s->shape_set;
   for (; *dim; dim++) hash = hash * 31 + (uint8_t)*dim;
   return sizes[(s->data[hash % s->size] + hash) % 11];
 }
 
-// Bytes of t's elements; SIZE_MAX if they are too many to bother.
+// Bytes of t's elements; SIZE_MAX above MAX_BYTES.
 static size_t bytes_of(const limber_tensor *t) {
   size_t bytes = limber_dtype_size(t->dtype);
   for (int i = 0; i < t->rank; i++)
@@ -62,7 +63,7 @@ static int fill(source *s, const limber_value_info *info, limber_tensor *t) {
   size_t bytes = bytes_of(t);
   if (bytes == SIZE_MAX) return 0;
   uint8_t *p = t->data = malloc(bytes ? bytes : 1);
-  int small = take(s) & 1;  // small integers make legal indices and shapes
+  int small = take(s) & 1;  // small integers are valid indices and shapes
   for (size_t i = 0; p && i < bytes; i++)
     p[i] = small
                ? (uint8_t)(i % limber_dtype_size(info->dtype) ? 0 : take(s) % 4)
@@ -85,7 +86,7 @@ static void run(limber_session *session, source *s) {
   for (size_t i = 0; i < MAX_INPUTS; i++) free(inputs[i].data);
 }
 
-// No value is larger than this, with a memory limit or without.
+// No value may be larger than MAX_VALUES, with a memory limit or without.
 static void *get_memory(void *user, size_t size, size_t align) {
   (void)user;
   if (size > MAX_VALUES) return NULL;
@@ -97,8 +98,9 @@ static void put_memory(void *user, void *p) {
   free(p);
 }
 
-// Without a limit the second run uses what the first one left. Then nothing
-// keeps Expand, which takes no memory, from making work without end.
+// Without a limit the second run reuses the memory of the first one. Then
+// nothing bounds the work of Expand, which takes no memory: models with it have
+// a limit.
 static size_t limit_of(const uint8_t *data, size_t size) {
   bool unlimited = data[size - 1] & 1 && !memmem(data, size, "Expand", 6);
   return unlimited ? 0 : MAX_VALUES;
@@ -123,7 +125,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (limber_session_open_memory(runtime, data, size, &options, &session) !=
       LIMBER_OK)
     return 0;
-  for (; s.turn < 2; s.turn++) run(session, &s);
+  for (; s.shape_set < 2; s.shape_set++) run(session, &s);
   limber_session_close(session);
   return 0;
 }

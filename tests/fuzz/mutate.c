@@ -1,10 +1,11 @@
-// tests/fuzz/mutate.c -- mutations that keep a model readable.
+// tests/fuzz/mutate.c -- Mutations that keep a model readable.
 //
-// A changed byte mostly breaks the length of the message around it, and then
-// the reader refuses the rest. Here one field somewhere in the tree of messages
-// is changed, removed, doubled or moved, and the lengths around it are made
-// right again. Strings turn into other strings of the model, which wires nodes
-// differently. No schema is needed: bytes that read as a message are one.
+// A changed byte mostly invalidates the length of the enclosing message, and
+// the reader then rejects the rest. This mutator changes, removes, duplicates
+// or moves one field somewhere in the tree of messages, and adapts all
+// enclosing lengths. Strings are replaced by other strings of the model, which
+// connects nodes differently. No schema is needed: bytes that parse as a
+// message are treated as one.
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@ typedef struct field {
   uint64_t tag;
 } field;
 
-typedef struct out {  // bytes being written; full: what is left is dropped
+typedef struct out {  // bytes being written; those beyond `cap` are dropped
   uint8_t *p;
   size_t n, cap;
 } out;
@@ -77,7 +78,7 @@ static bool read_field(span *s, field *f) {
   return true;
 }
 
-// How many fields the bytes are; 0 if they are no message.
+// The number of fields; 0 if the bytes are not a message.
 static int read_fields(span s, field *f) {
   int n = 0;
   for (; s.n && n < MAX_FIELDS; n++)
@@ -101,17 +102,17 @@ static void put_varint(out *o, uint64_t v) {
 
 // -- one field ---------------------------------------------------------------
 
-// A short string of the model, to stand in for another.
+// A short string of the model, which replaces another one.
 static span find_string(span model, uint64_t *state) {
   span found = {NULL, 0};
   field *f = malloc(MAX_FIELDS * sizeof *f);
   for (int depth = 0; f && depth < MAX_DEPTH; depth++) {
     int n = read_fields(model, f);
     if (n == 0) break;
-    const field *pick = &f[roll(state, (uint64_t)n)];
-    if ((pick->tag & 7) != BYTES) break;
-    if (pick->body.n <= SHORT) found = pick->body;
-    model = pick->body;
+    const field *chosen = &f[roll(state, (uint64_t)n)];
+    if ((chosen->tag & 7) != BYTES) break;
+    if (chosen->body.n <= SHORT) found = chosen->body;
+    model = chosen->body;
   }
   free(f);
   return found;
@@ -135,13 +136,13 @@ static void change_varint(const field *f, uint64_t *state, out *o) {
 }
 
 static void change_bytes(const field *f, span model, uint64_t *state, out *o) {
-  size_t room = f->body.n + SHORT;
-  uint8_t *bytes = malloc(room);
+  size_t capacity = f->body.n + SHORT;
+  uint8_t *bytes = malloc(capacity);
   if (!bytes) return;
   span s = find_string(model, state);
   if (!s.p || roll(state, 3) == 0) {
     if (f->body.n) memcpy(bytes, f->body.p, f->body.n);
-    s = (span){bytes, LLVMFuzzerMutate(bytes, f->body.n, room)};
+    s = (span){bytes, LLVMFuzzerMutate(bytes, f->body.n, capacity)};
   }
   put_varint(o, f->tag);
   put_varint(o, s.n);
@@ -183,7 +184,7 @@ static void change_field(const field *f, span model, int depth, uint64_t *state,
   }
 }
 
-// False if the bytes are no message.
+// False if the bytes are not a message.
 static bool change_message(span s, span model, int depth, uint64_t *state,
                            out *o) {
   field *f = depth < MAX_DEPTH ? malloc(MAX_FIELDS * sizeof *f) : NULL;
@@ -194,7 +195,7 @@ static bool change_message(span s, span model, int depth, uint64_t *state,
     uint64_t how = roll(state, 24);
     for (int i = 0; i < n; i++) {
       if (how == 0 && i == at) continue;                // removed
-      if (how == 1 && i == other) put(o, f[at].all);    // doubled
+      if (how == 1 && i == other) put(o, f[at].all);    // duplicated
       bool swap = how == 2 && (i == at || i == other);  // moved
       if (how > 2 && i == at)
         change_field(&f[i], model, depth, state, o);
@@ -206,8 +207,9 @@ static bool change_message(span s, span model, int depth, uint64_t *state,
   return n > 0;
 }
 
-// Every declared value of one dtype gets another: operators mostly want equal
-// ones. In a type, the dtype (field 1) comes right before the shape (field 2).
+// Changes all declared values of one dtype to another, because most operators
+// need equal dtypes. In a type, the dtype (field 1) directly precedes the shape
+// (field 2).
 static void change_dtypes(uint8_t *data, size_t size, uint64_t *state) {
   uint8_t from = 0, to = (uint8_t)(1 + roll(state, 16));
   for (size_t i = 0; i + 2 < size; i++) {

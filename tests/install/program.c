@@ -1,4 +1,4 @@
-// tests/install/program.c -- a program of somebody who has Limber installed.
+// tests/install/program.c -- A program that uses an installed Limber.
 #include <limber/limber.h>
 #include <stdio.h>
 #include <string.h>

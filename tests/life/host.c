@@ -1,23 +1,23 @@
-// tests/life/host.c -- a program that has the library loaded, threads that run
-// a model and kernels being compiled, and then comes to an end, or forks, or
-// unloads the library, at a moment of the caller's choice.
+// tests/life/host.c -- A program that loads the library, runs a model in
+// threads while kernels are compiled, and then exits, forks or unloads the
+// library after MICROSECONDS.
 //
 //   life_host LIBRARY MODEL MICROSECONDS HOW SHAPE...
 //
 //   exit       calls exit while threads run
-//   quit       likewise, but _exit
-//   kill       waits to be killed from outside
-//   fork       forks; the child runs, waits for kernels, closes what there is
-//   leave      forks; the child leaves by exit, having touched nothing
-//   grandchild forks twice; all three run
-//   threads    forks from two threads at once, four times each
-//   close      closes the session, destroys the runtime, unloads; all again
-//   unload     unloads while the session lives and kernels are compiled
-//   default    likewise, and the session is one of the default runtime
+//   quit       the same with _exit
+//   kill       waits to be killed by another process
+//   fork       forks; the child runs, waits for kernels, and closes the session
+//   leave      forks; the child calls exit without using the library
+//   grandchild forks twice; all three processes run
+//   threads    forks from two threads concurrently, four times each
+//   close      closes the session, destroys the runtime, unloads; all twice
+//   unload     unloads while the session exists and kernels are compiled
+//   default    the same with a session of the default runtime
 //
 // The model has one float32 input. The session is deterministic: all runs give
-// the bits of the first. Ends with 0, or says what went wrong. tests/python/
-// test_life.py looks at what is left behind.
+// the bits of the first one. Exits with 0, or prints the failure.
+// tests/python/test_life.py checks that no process or file is left.
 #include <dlfcn.h>
 #include <errno.h>
 #include <limber/limber.h>
@@ -33,7 +33,7 @@
 
 #define MAX_SHAPES 8
 #define RUNNERS 2
-#define SETTLE 0.3  // seconds; kernels come, if not all of them
+#define SETTLE 0.3  // seconds; enough for some of the kernels
 
 typedef struct sample {
   limber_tensor in;
@@ -51,7 +51,7 @@ typedef struct host {
   atomic_bool stop;
   pthread_t runners[RUNNERS];
 
-  // of the library
+  // functions of the library
   const char *(*last_error)(void);
   limber_status (*runtime_create)(const limber_runtime_options *,
                                   limber_runtime **);
@@ -133,7 +133,7 @@ static void parse(const char *text, limber_tensor *t) {
   t->data = x;
 }
 
-// The first run of a sample says what all of them have to be.
+// All runs of a sample must give the bits of the first one.
 static void run_one(host *h, sample *s) {
   limber_tensor out = {0};
   if (h->run(h->session, &s->in, 1, &out, 1, NULL)) die("run", h->last_error());
@@ -143,7 +143,7 @@ static void run_one(host *h, sample *s) {
     if (s->out) memcpy(s->out, out.data, out.bytes);
   }
   if (out.bytes != s->bytes || !s->out || memcmp(out.data, s->out, s->bytes))
-    die("run", "other bits than the first time");
+    die("run", "the output differs from that of the first run");
   h->free_tensor(&out);
 }
 
@@ -151,11 +151,11 @@ static void run_all(host *h) {
   for (int i = 0; i < h->n_samples; i++) run_one(h, &h->samples[i]);
 }
 
-static void *keep_running(void *user) {
+static void *run_until_stopped(void *user) {
   host *h = user;
   while (!atomic_load(&h->stop)) {
     run_all(h);
-    nap(2000);  // the compiler is of the idle class
+    nap(2000);  // the compiler has idle priority
   }
   return NULL;
 }
@@ -163,7 +163,7 @@ static void *keep_running(void *user) {
 static void start_runners(host *h) {
   atomic_store(&h->stop, false);
   for (int i = 0; i < RUNNERS; i++)
-    if (pthread_create(&h->runners[i], NULL, keep_running, h))
+    if (pthread_create(&h->runners[i], NULL, run_until_stopped, h))
       die("pthread_create", "failed");
 }
 
@@ -178,19 +178,19 @@ static void await(pid_t child) {
   int status;
   if (child < 0) die("fork", strerror(errno));
   if (waitpid(child, &status, 0) != child) die("waitpid", strerror(errno));
-  if (status) die("child", "it ended badly");
+  if (status) die("child", "it failed");
 }
 
-// What a child of fork has is a copy of everything but the threads.
+// A child of fork has a copy of everything but the threads.
 static void live_on(host *h) {
   run_all(h);
   limber_status st = h->settle(h->session, SETTLE);
   if (st && st != LIMBER_CANCELLED) die("settle", h->last_error());
   run_all(h);
   close_session(h);
-  // The library's own children are its to wait for.
+  // The library must have waited for its own children.
   if (waitpid(-1, NULL, WNOHANG) != -1 || errno != ECHILD)
-    die("child", "a process is left over");
+    die("child", "a child process is left");
 }
 
 static void fork_and_live(host *h, int depth) {
@@ -225,8 +225,8 @@ static void fork_from_threads(host *h) {
 
 static void check_children(void) {
   pid_t got = waitpid(-1, NULL, WNOHANG);
-  if (got > 0) die("end", "a zombie is left over");
-  if (got == 0) die("end", "a process is left over");
+  if (got > 0) die("end", "a zombie is left");
+  if (got == 0) die("end", "a child process is left");
 }
 
 static void close_all(host *h) {
@@ -249,7 +249,7 @@ static void end(host *h, long us) {
   if (!strcmp(how, "unload") || !strcmp(how, "default")) {
     stop_runners(h);
     unload(h);
-    nap(20000 + us);  // what still runs does so without a program that knows
+    nap(20000 + us);  // time for threads of the library to go wrong
     return;
   }
   close_all(h);

@@ -1,12 +1,12 @@
-// tests/life/runtimes.c -- a program with two runtimes that differ in their
-// threads, and one model.
+// tests/life/runtimes.c -- A program with two runtimes, with different numbers
+// of threads, and one model.
 //
 //   life_runtimes MODEL SHAPE
 //
 // Runs the model in both, waits for kernels in the first, and prints for each
-// how many steps ran by compiled kernels and by others, how many kernels it
-// wanted and how many events of compilations it heard, then whether both give
-// the same numbers. tests/python/test_shared.py counts the rest from outside.
+// runtime the number of steps on compiled and on other kernels, of kernels
+// requested and of compile events; then whether both have the same cache
+// statistics. tests/python/test_shared.py checks the rest.
 #include <limber/limber.h>
 #include <stdio.h>
 #include <stdlib.h>

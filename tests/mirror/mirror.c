@@ -6,18 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Addresses that x86-64 does not have: to use one is a fault.
-#define APART UINT64_C(0x4000000000000000)
+// Makes addresses non-canonical on x86-64: dereferencing one faults.
+#define ADDRESS_OFFSET UINT64_C(0x4000000000000000)
 
 typedef struct block {
-  uintptr_t begin, end;  // as the inner device has it
+  uintptr_t begin, end;  // addresses of the inner device
 } block;
 
 typedef struct mirror {
   lb_device base;
   lb_device *inner;  // owned
   pthread_mutex_t lock;
-  block *blocks;  // owned; with the lock
+  block *blocks;  // owned; guarded by the lock
   size_t n, cap;
 } mirror;
 
@@ -27,7 +27,7 @@ static lb_device *inner_of(lb_device *d) { return to_mirror(d)->inner; }
 
 // -- memory ------------------------------------------------------------------
 
-static bool note(mirror *m, uintptr_t at, size_t bytes) {
+static bool record_block(mirror *m, uintptr_t at, size_t bytes) {
   if (m->n == m->cap) {
     size_t cap = m->cap ? 2 * m->cap : 64;
     block *more = realloc(m->blocks, cap * sizeof *more);
@@ -44,16 +44,16 @@ static void *allocate(lb_device *d, const lb_alloc *a, size_t bytes) {
   void *p = lb_device_alloc(m->inner, a, bytes);
   if (!p) return NULL;
   pthread_mutex_lock(&m->lock);
-  bool noted = note(m, (uintptr_t)p, bytes);
+  bool recorded = record_block(m, (uintptr_t)p, bytes);
   pthread_mutex_unlock(&m->lock);
-  if (noted) return (void *)((uintptr_t)p + APART);
+  if (recorded) return (void *)((uintptr_t)p + ADDRESS_OFFSET);
   lb_device_free(m->inner, a, p, bytes);
   return NULL;
 }
 
 static void release(lb_device *d, const lb_alloc *a, void *p, size_t bytes) {
   mirror *m = to_mirror(d);
-  uintptr_t at = (uintptr_t)p - APART;
+  uintptr_t at = (uintptr_t)p - ADDRESS_OFFSET;
   pthread_mutex_lock(&m->lock);
   size_t i = 0;
   while (i < m->n && m->blocks[i].begin != at) i++;
@@ -62,8 +62,9 @@ static void release(lb_device *d, const lb_alloc *a, void *p, size_t bytes) {
   lb_device_free(m->inner, a, (void *)at, bytes);
 }
 
-// Are these bytes in one block, given their address as the inner device has it?
-static bool is_mine(mirror *m, uintptr_t at, size_t bytes) {
+// Returns whether the bytes are in one block; `at` is an address of the inner
+// device.
+static bool is_allocated(mirror *m, uintptr_t at, size_t bytes) {
   bool found = false;
   pthread_mutex_lock(&m->lock);
   for (size_t i = 0; i < m->n && !found; i++)
@@ -73,12 +74,12 @@ static bool is_mine(mirror *m, uintptr_t at, size_t bytes) {
   return found;
 }
 
-static lb_status inside(mirror *m, const void **p, size_t bytes) {
-  uintptr_t at = (uintptr_t)*p - APART;
-  if (!is_mine(m, at, bytes))
+static lb_status to_inner_address(mirror *m, const void **p, size_t bytes) {
+  uintptr_t at = (uintptr_t)*p - ADDRESS_OFFSET;
+  if (!is_allocated(m, at, bytes))
     return lb_error(LB_INTERNAL,
-                    "mirror: a copy of %zu bytes is not in memory of the "
-                    "device: %p",
+                    "mirror: a copy of %zu bytes at %p is not in device "
+                    "memory",
                     bytes, *p);
   *p = (const void *)at;
   return LB_OK;
@@ -88,20 +89,20 @@ static lb_status copy(lb_stream *q, lb_copy how, void *to, const void *from,
                       size_t bytes) {
   mirror *m = to_mirror(q->device);
   const void *dst = to;
-  if (how != LB_COPY_OUT) LB_TRY(inside(m, &dst, bytes));
-  if (how != LB_COPY_IN) LB_TRY(inside(m, &from, bytes));
+  if (how != LB_COPY_OUT) LB_TRY(to_inner_address(m, &dst, bytes));
+  if (how != LB_COPY_IN) LB_TRY(to_inner_address(m, &from, bytes));
   memcpy((void *)(uintptr_t)dst, from, bytes);
   return LB_OK;
 }
 
 // -- launches ----------------------------------------------------------------
 
-// Every operand begins in memory of the device.
+// Checks that every operand starts in memory of the device.
 static lb_status check(mirror *m, const lb_stream *q, const lb_launch *l) {
   for (int i = 0; i < l->n_operands; i++) {
     const lb_address *s = &l->addresses[i];
-    uintptr_t at = q->bases[s->base] + (uintptr_t)s->offset - APART;
-    if (!is_mine(m, at, 0))
+    uintptr_t at = q->bases[s->base] + (uintptr_t)s->offset - ADDRESS_OFFSET;
+    if (!is_allocated(m, at, 0))
       return lb_error(LB_INTERNAL,
                       "mirror: operand %d of a launch (base %" PRIu32
                       ", value %" PRIu32 ") is not in memory of the device",
@@ -110,11 +111,13 @@ static lb_status check(mirror *m, const lb_stream *q, const lb_launch *l) {
   return LB_OK;
 }
 
-// The same stream of the inner device. Offsets from base 0 are addresses.
+// The same stream for the inner device. Offsets from base 0 are absolute
+// addresses.
 static lb_status inner_stream(const lb_stream *q, lb_stream *out) {
   uintptr_t *bases = malloc(q->n_bases * sizeof *bases);
   if (!bases) return lb_oom();
-  for (size_t i = 0; i < q->n_bases; i++) bases[i] = q->bases[i] - APART;
+  for (size_t i = 0; i < q->n_bases; i++)
+    bases[i] = q->bases[i] - ADDRESS_OFFSET;
   *out = *q;
   out->device = inner_of(q->device);
   out->bases = bases;
@@ -123,32 +126,32 @@ static lb_status inner_stream(const lb_stream *q, lb_stream *out) {
 
 static lb_status submit(lb_stream *q, const lb_exec *exec, const lb_launch *l) {
   mirror *m = to_mirror(q->device);
-  lb_stream own;
+  lb_stream inner_q;
   for (const lb_launch *one = l; one; one = one->next) LB_TRY(check(m, q, one));
-  LB_TRY(inner_stream(q, &own));
-  lb_status st = lb_device_submit(&own, exec, l);
-  free((void *)(uintptr_t)own.bases);
+  LB_TRY(inner_stream(q, &inner_q));
+  lb_status st = lb_device_submit(&inner_q, exec, l);
+  free((void *)(uintptr_t)inner_q.bases);
   return st;
 }
 
 static lb_status submit_sequence(lb_stream *q, const lb_sequence *s) {
   mirror *m = to_mirror(q->device);
-  lb_stream own;
+  lb_stream inner_q;
   const lb_launch *l = s->first;
   for (uint32_t i = 0; i < s->n; i++, l = l->next) LB_TRY(check(m, q, l));
-  LB_TRY(inner_stream(q, &own));
-  lb_status st = lb_device_submit_sequence(&own, s);
-  free((void *)(uintptr_t)own.bases);
+  LB_TRY(inner_stream(q, &inner_q));
+  lb_status st = lb_device_submit_sequence(&inner_q, s);
+  free((void *)(uintptr_t)inner_q.bases);
   return st;
 }
 
 static lb_status wait(lb_stream *q) {
-  lb_stream own = *q;
-  own.device = inner_of(q->device);
-  return lb_device_wait(&own);
+  lb_stream inner_q = *q;
+  inner_q.device = inner_of(q->device);
+  return lb_device_wait(&inner_q);
 }
 
-// -- the rest ----------------------------------------------------------------
+// -- other operations --------------------------------------------------------
 
 static bool builtin(lb_device *d, const lb_spec *s, const lb_facts *f,
                     lb_exec *out) {
@@ -170,7 +173,7 @@ static void destroy(lb_device *d) {
   free(m);
 }
 
-// What is pure is the inner device's.
+// Pure operations are copied from the inner device.
 static lb_device_ops ops = {
     .name = "mirror",
     .shares = false,

@@ -1,4 +1,4 @@
-// tests/mirror/mirror_test.c -- the device `mirror` finds host pointers.
+// tests/mirror/mirror_test.c -- the device `mirror` rejects host pointers.
 #include "mirror/mirror.h"
 
 #include <string.h>
@@ -6,24 +6,24 @@
 #include "device/cpu/device.h"
 #include "graph/build_test.h"
 
-typedef struct bed {
+typedef struct fixture {
   lb_cpu_device cpu;
   lb_device *mirror;
-} bed;
+} fixture;
 
-static void forget(lb_device *d) { (void)d; }
+static void keep_device(lb_device *d) { (void)d; }
 
-// The inner device is the test's.
-static void open_bed(bed *b) {
+// The test owns the inner device.
+static void open_fixture(fixture *b) {
   static lb_device_ops ops;
   lb_cpu_device_init(&b->cpu, NULL, false, NULL);
   ops = *b->cpu.base.ops;
-  ops.destroy = forget;
+  ops.destroy = keep_device;
   b->cpu.base.ops = &ops;
   ok(mirror_open(&b->cpu.base, &b->mirror));
 }
 
-// out = in + 1, for as many floats as there are columns.
+// out = in + 1, for `columns` floats.
 static void add_one(const uint64_t *args) {
   float *out = (float *)(uintptr_t)args[0];
   const float *in = (const float *)(uintptr_t)args[1];
@@ -44,8 +44,8 @@ static lb_status launch(lb_device *d, void *out, void *in) {
 
 static void kernels_work_on_memory_of_the_device(void **state) {
   (void)state;
-  bed b;
-  open_bed(&b);
+  fixture b;
+  open_fixture(&b);
   float host[4] = {1, 2, 3, 4};
   lb_stream s = {.device = b.mirror};
   char *at = lb_device_alloc(b.mirror, NULL, 2 * sizeof host);
@@ -67,8 +67,8 @@ static void expect(lb_status st, const char *what) {
 
 static void host_pointers_are_refused(void **state) {
   (void)state;
-  bed b;
-  open_bed(&b);
+  fixture b;
+  open_fixture(&b);
   float host[4] = {1, 2, 3, 4};
   lb_stream s = {.device = b.mirror};
   char *at = lb_device_alloc(b.mirror, NULL, sizeof host);

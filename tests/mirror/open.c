@@ -1,5 +1,5 @@
-// tests/mirror/open.c -- in a program that is linked with this file, the device
-// is `mirror`: the library's own lb_device_open is left out by the linker.
+// tests/mirror/open.c -- a program that is linked with this file uses the
+// device `mirror`: the linker then omits the lb_device_open of the library.
 #include <stdlib.h>
 
 #include "device/cpu/device.h"

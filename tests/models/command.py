@@ -17,27 +17,27 @@ import reference
 import shapes
 
 
-def file_of(folder, name):
-    """Where the command looks for a tensor: no folders inside the folder."""
-    return Path(folder, name.replace("/", "_") + ".npy")
+def file_of(directory, name):
+    """The file of a tensor: the command replaces / in its name."""
+    return Path(directory, name.replace("/", "_") + ".npy")
 
 
-def run(program, model, dims, folder):
-    """The finished process of one run; wanted outputs lie in `folder`."""
+def run(program, model, dims, directory):
+    """The finished process of one run; expected outputs are in `directory`."""
     feeds = model.feeds(dims, seed=1)
     session = reference.session(model.path)
     names = [output.name for output in session.get_outputs()]
-    wanted = Path(folder, "wanted")
-    wanted.mkdir()
+    expected = Path(directory, "expected")
+    expected.mkdir()
     for name, array in zip(names, session.run(names, feeds)):
-        np.save(file_of(wanted, name), array)
+        np.save(file_of(expected, name), array)
     arguments = []
     for name, array in feeds.items():
-        path = file_of(folder, name)
+        path = file_of(directory, name)
         np.save(path, array)
         arguments += ["--input", f"{name}={path}"]
     return subprocess.run(
-        [program, "run", model.path, *arguments, "--compare", wanted],
+        [program, "run", model.path, *arguments, "--compare", expected],
         capture_output=True, text=True)
 
 
@@ -46,11 +46,11 @@ def main(program):
     for model in shapes.load().values():
         for dims in model.two_smallest():
             start = time.monotonic()
-            with tempfile.TemporaryDirectory() as folder:
-                done = run(program, model, dims, folder)
+            with tempfile.TemporaryDirectory() as directory:
+                done = run(program, model, dims, directory)
             text = " ".join(f"{symbol}={n}" for symbol, n in dims.items())
-            verdict = "ok" if done.returncode == 0 else "FAILED"
-            print(f"{model.name:8} {text:34} {verdict} "
+            result = "ok" if done.returncode == 0 else "FAILED"
+            print(f"{model.name:8} {text:34} {result} "
                   f"{time.monotonic() - start:.1f} s", flush=True)
             if done.returncode:
                 print(done.stdout + done.stderr)

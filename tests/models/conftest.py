@@ -1,8 +1,8 @@
 """Options of the model tests, and one session per model and engine.
 
---shapes N (or LIMBER_TEST_SHAPES): random shapes per model. --seed N: which.
---kernels on: each run is repeated on kernels compiled by build/limber-jit, the
-default; off: what needs no compiler is all there is, and tests that are marked
+--shapes N (or LIMBER_TEST_SHAPES): random shapes per model. --seed N: their
+seed. --kernels on (the default): each run is repeated on kernels compiled by
+build/limber-jit; off: only built-in and reference kernels run, and tests marked
 needs_kernels are deselected.
 """
 
@@ -35,13 +35,13 @@ def pytest_configure(config):
     on = config.getoption("kernels") == "on"
     os.environ["LIMBER_JIT"] = "process" if on else "off"
     os.environ.setdefault("LIMBER_CACHE_DIR", "off")
-    os.environ["LIMBER_COMPILE"] = "settle"  # one tier, then the other
+    os.environ["LIMBER_COMPILE"] = "settle"  # compiles on settle
     os.environ.setdefault("LIMBER_JIT_PATH",
                           str(shapes.ROOT / "build" / "limber-jit"))
 
 
 def pytest_collection_modifyitems(config, items):
-    """A test that would have nothing to check does not count as passed."""
+    """Deselects tests that would have nothing to check."""
     if config.getoption("kernels") == "on":
         return
     left_out = [item for item in items if "needs_kernels" in item.keywords]
@@ -74,8 +74,8 @@ def engines(path):
 
 
 def run_settled(session, names, feeds):
-    """The results of a run on what there is, and of one on the kernels that
-    its plan wants, unless they are off."""
+    """The results of a run before kernels are compiled, and of one on compiled
+    kernels, unless they are off."""
     yield session.run(names, feeds)
     if os.environ["LIMBER_JIT"] == "process":
         session.settle(600)

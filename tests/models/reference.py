@@ -1,4 +1,4 @@
-"""The other side of every comparison: ONNX Runtime, and what agreement means."""
+"""The reference of all comparisons: ONNX Runtime, and the tolerances."""
 
 import numpy as np
 import onnx
@@ -31,7 +31,7 @@ def assert_close(name, got, want, atol=ATOL, rtol=RTOL):
 
 def relative_error(got, want):
     """|got - want| / |want| in the L2 norm. Infinities must be equal and are
-    then left out; where all is zero, all must be zero."""
+    then left out; if `want` is zero everywhere, `got` must be, too."""
     got, want = np.float64(got), np.float64(want)
     finite = np.isfinite(want)
     if not np.array_equal(got[~finite], want[~finite], equal_nan=True):
@@ -42,10 +42,10 @@ def relative_error(got, want):
 
 
 def with_all_values(path):
-    """A copy of the model whose outputs are all its values, as bytes.
+    """A copy of the model, as bytes, all of whose values are outputs.
 
-    A value inside an If is passed out through every If around it; the branch
-    not taken gives a zero of the same type in its place.
+    A value inside an If becomes an output of every enclosing If; the branch
+    that is not taken returns a zero of the same type instead.
     """
     model = shape_inference.infer_shapes(onnx.load(path))
     declared = {output.name for output in model.graph.output}
@@ -58,8 +58,8 @@ def with_all_values(path):
 
 
 def expose(graph):
-    """Makes every value computed in `graph`, and in branches below it, a value
-    of `graph` itself. Returns (name, dtype) of each."""
+    """Makes every value computed in `graph`, and in its nested branches, a
+    value of `graph` itself. Returns (name, dtype) of each."""
     dtypes = {v.name: v.type.tensor_type.elem_type
               for v in (*graph.value_info, *graph.output)}
     values = []
@@ -96,8 +96,8 @@ def add_zero(branch, outer, dtype):
 
 
 def branch_output(branch, inside, name, dtype):
-    """An Identity gives each branch output a name of its own: one value may
-    already be an output, and names must not repeat."""
+    """An Identity gives each branch output a unique name: a value may already
+    be an output, and names must not repeat."""
     branch.node.append(helper.make_node("Identity", [inside], [name]))
     info = helper.make_empty_tensor_value_info(name)
     info.type.tensor_type.elem_type = dtype
@@ -105,8 +105,8 @@ def branch_output(branch, inside, name, dtype):
 
 
 def with_exact_sigmoids(model, names, values, feeds):
-    """The values with those of Sigmoid computed anew in float64 from the same
-    inputs, after a look that they were right to 1e-6."""
+    """The values, with results of Sigmoid recomputed in float64 from the same
+    inputs, after checking that they were correct to 1e-6."""
     known = dict(feeds) | dict(zip(names, values))
     for node in onnx.load_from_string(model).graph.node:
         if node.op_type == "Sigmoid" and node.output[0] in known:
@@ -118,7 +118,7 @@ def with_exact_sigmoids(model, names, values, feeds):
 
 
 def flops(path, feeds):
-    """Multiplications and additions of the contractions of one run."""
+    """Multiplications and additions of all contractions in one run."""
     run = session(with_all_values(path), optimised=False)
     names = [o.name for o in run.get_outputs()]
     computed = dict(zip(names, run.run(names, feeds)))
@@ -126,8 +126,8 @@ def flops(path, feeds):
 
 
 def graph_flops(graph, outer, computed, prefix):
-    """The same for one graph: `outer` are the values it sees from around it,
-    `prefix` is what with_all_values puts before its own."""
+    """The same for one graph: `outer` are the values of enclosing graphs,
+    `prefix` is what with_all_values prepends to its own names."""
     values = dict(outer)
     values.update({i.name: numpy_helper.to_array(i)
                    for i in graph.initializer})

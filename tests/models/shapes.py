@@ -1,5 +1,5 @@
-"""Reads bench/shapes.def: which inputs a public model takes, at which shapes;
-or those of bench/heldout.def and bench/int8.def.
+"""Reads bench/shapes.def, the inputs and shapes of the public models, or the
+same from bench/heldout.def and bench/int8.def.
 
     model = shapes.load()["minilm"]
     for dims in model.draws(10, seed=1):    # {"batch": 1, "seq": 17}, ...
@@ -19,7 +19,7 @@ DTYPES = {"f32": np.float32, "i64": np.int64, "i32": np.int32}
 
 
 def parse_range(text):
-    """All numbers that `n`, `{a..b}`, `{a..b/step}` or `{a,b}` stands for."""
+    """All numbers of `n`, `{a..b}`, `{a..b/step}` or `{a,b}`."""
     inner = text[1:-1] if text[0] == "{" and text[-1] == "}" else text
     if m := re.fullmatch(r"(\d+)\.\.(\d+)(?:/(\d+))?", inner):
         first, last, step = (int(g or 1) for g in m.groups())
@@ -55,7 +55,7 @@ class Input:
 
 
 def distinct(families, count, rng):
-    """Up to `count` draws, none twice: fewer where there are not so many."""
+    """Up to `count` distinct draws: fewer if the families have fewer."""
     found = {}
     for _ in range(50 * count):
         family = rng.choice(families)
@@ -67,31 +67,31 @@ def distinct(families, count, rng):
 
 
 class Model:
-    def __init__(self, name, folder):
+    def __init__(self, name, directory):
         self.name = name
-        self.path = str(folder / f"{name}.onnx")
+        self.path = str(directory / f"{name}.onnx")
         self.inputs = []
         self.families = []  # each: symbol -> numbers
-        self.bench_families = []  # for benchmarks; none: the same
-        self.stream_families = []  # for streams, besides all of these
-        self.fixed = []  # shapes that benchmarks report: symbol -> number
+        self.bench_families = []  # for benchmarks; empty: `families`
+        self.stream_families = []  # additional ones for streams
+        self.fixed = []  # fixed shapes of benchmarks: symbol -> number
 
     def smallest(self):
         return {s: min(r) for s, r in self.families[0].items()}
 
     def largest(self):
-        """The far corner of each family."""
+        """The largest shape of each family."""
         return [{s: max(r) for s, r in f.items()} for f in self.families]
 
     def two_smallest(self):
-        """The smallest shape, and the next along each symbol at once."""
+        """The smallest shape, and the next one in all symbols."""
         family = self.families[0]
         next_up = {s: sorted(r)[:2][-1] for s, r in family.items()}
         return [self.smallest(), next_up]
 
     def draws(self, count, seed):
-        """The smallest shape, one of batch 1, then anything. Shapes repeat
-        only where the families hold too few."""
+        """The smallest shape, one of batch 1, then any. Shapes repeat only if
+        the families have too few."""
         rng = random.Random(f"{self.name} {seed}")
         found = [self.smallest()]
         while len(found) < count:
@@ -111,14 +111,14 @@ class Model:
         return {s: rng.choice(r) for s, r in family.items()}
 
     def bench_draws(self, count, seed):
-        """What benchmarks run at, besides `fixed`: no shape twice, so fewer
-        where the families hold fewer."""
+        """Shapes of benchmarks in addition to `fixed`: distinct, so fewer if
+        the families have fewer."""
         families = self.bench_families or self.families
         rng = random.Random(f"bench {self.name} {seed}")
         return distinct(families, count, rng)
 
     def stream_draws(self, count, seed):
-        """Shapes of all families, no shape twice."""
+        """Distinct shapes of all families."""
         rng = random.Random(f"stream {self.name} {seed}")
         return distinct(self.families + self.bench_families +
                         self.stream_families, count, rng)
@@ -132,13 +132,13 @@ class Model:
 def load(group=""):
     """name -> Model, in the file's order: the public ones, or a group."""
     path = ROOT / "bench" / f"{group or 'shapes'}.def"
-    folder = ROOT / "build" / "models" / group
+    directory = ROOT / "build" / "models" / group
     models = {}
     for line in Path(path).read_text().splitlines():
         word, _, rest = line.split("#")[0].strip().partition(" ")
         rest = rest.strip()
         if word == "model":
-            model = models[rest] = Model(rest, folder)
+            model = models[rest] = Model(rest, directory)
         elif word == "input":
             model.inputs.append(Input(rest))
         elif word in ("dims", "bench", "stream", "at"):
@@ -153,10 +153,10 @@ def load(group=""):
             else:
                 model.stream_families.append(family)
         elif word:
-            raise ValueError(f"{path}: what is '{line.strip()}'?")
+            raise ValueError(f"{path}: unknown line '{line.strip()}'")
     return models
 
 
 def find(name):
     """A model of any file."""
-    return (load() | load("others") | load("bytes"))[name]
+    return (load() | load("heldout") | load("int8"))[name]

@@ -1,8 +1,8 @@
-"""A plan does not depend on what was planned before: steps and bits of a run
-are those of a process that has seen no other shape.
+"""A plan does not depend on earlier plans: steps and bits of a run are those of
+a process that has planned no other shape.
 
-One process runs shape after shape, another the same the other way round, and
-for some shapes there is a process each.
+One process runs all shapes, another one the same in reverse order, and some
+shapes have their own process.
 """
 
 import json
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-FRESH = 3  # of the shapes, each in a process of its own
+FRESH = 3  # shapes that have their own process
 
 PROGRAM = r"""
 import hashlib

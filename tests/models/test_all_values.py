@@ -1,12 +1,12 @@
 """Every value a model computes agrees, not only its outputs.
 
-Outputs of Softmax and Sigmoid on noise are nearly zero, so they alone would
-hide much: here each intermediate value is an output.
+Outputs of Softmax and Sigmoid on noise are nearly zero and would hide errors:
+here each intermediate value is an output.
 
 One correction: ONNX Runtime's Sigmoid is an approximation that is good to about
-1e-7, not to a relative error (on ocr-det's logits of -45 to -12 its result is
-4 % off). Its own inputs and float64 give the reference there, and both must be
-within 1e-6 of each other.
+1e-7, not to a relative error (on ocr-det's logits of -45 to -12 its result is 4
+% off). The reference for Sigmoid is computed in float64 from ONNX Runtime's own
+inputs, and both must be within 1e-6 of each other.
 """
 
 import numpy as np
@@ -34,7 +34,7 @@ def test_every_intermediate_value_agrees(model):
 
 
 def disagreement(name, got, want):
-    """What is wrong with a value, or nothing."""
+    """How a value differs, or None."""
     if got.dtype != want.dtype or got.shape != want.shape:
         return (f"{name}: {got.dtype}{list(got.shape)}, "
                 f"not {want.dtype}{list(want.shape)}")

@@ -1,8 +1,8 @@
-"""Deterministic mode: one SHA-256 for a model at a shape, over the pack at each
-level, kernels compiled at each level, and 1, 2 and 3 threads.
+"""Deterministic mode: one SHA-256 for a model at a shape, with the pack at each
+ISA level, kernels compiled for each level, and 1, 2 and 3 threads.
 
-Each configuration is a process of its own. What a configuration is made of is
-looked at too: it would be easy to be equal by never using a kernel.
+Each configuration runs in its own process. The tiers of its steps are checked,
+too: results would be equal if no configuration used a kernel.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""How many kernels a model wants, whatever shapes come: few, and those of
-shapes to come together with those of the first ones. A process a model: kernels
-are counted for all sessions of one.
+"""A model requests few kernels for all shapes, and the first shapes request
+those of later ones, too. One process per model, because kernels are counted for
+all sessions of a process.
 
-Run as a program with a model's name, a count and a seed, it prints how many are
-wanted after each shape that is planned.
+Run as a program with a model's name, a count and a seed, it prints the number
+of kernels requested after each shape that is planned.
 """
 
 import json
@@ -19,16 +19,16 @@ import numpy as np
 import pytest
 import shapes
 
-MOST = {"ocr-det": 150}  # of others 60
+MOST = {"ocr-det": 150}  # 60 for all others
 
 
 def sizes(model, dims):
-    """What a plan needs to know of the inputs: contents of scalars alone."""
+    """What a plan needs of the inputs: shapes, and values of scalars."""
     return {i.name: tuple(dims[d] if d in dims else int(d) for d in i.dims)
             or np.asarray(dims[i.values], i.dtype) for i in model.inputs}
 
 
-def wanted_by(model, count, seed):
+def requested_by(model, count, seed):
     session = limber.InferenceSession(model.path)
     found = []
     for dims in model.stream_draws(count, seed):
@@ -38,7 +38,7 @@ def wanted_by(model, count, seed):
 
 
 @pytest.mark.needs_kernels
-def test_a_model_wants_few_kernels_and_soon_no_others(model, request):
+def test_a_model_requests_few_kernels_and_soon_no_more(model, request):
     words = [model.name, "300", str(request.config.getoption("seed"))]
     text = subprocess.run([sys.executable, __file__, *words], check=True,
                           capture_output=True, text=True,
@@ -51,4 +51,4 @@ def test_a_model_wants_few_kernels_and_soon_no_others(model, request):
 
 if __name__ == "__main__":
     name, count, seed = sys.argv[1:]
-    print(json.dumps(wanted_by(shapes.load()[name], int(count), int(seed))))
+    print(json.dumps(requested_by(shapes.load()[name], int(count), int(seed))))

@@ -1,4 +1,4 @@
-"""On real inputs the models do what they are for, and both engines agree."""
+"""On real inputs the models give meaningful results, and both engines agree."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ from wordpiece import Tokenizer
 MODELS = shapes.ROOT / "build" / "models"
 
 
-# -- text in pictures ---------------------------------------------------------
+# -- text in images -----------------------------------------------------------
 
 
 def picture(text, size, at, points):
@@ -39,7 +39,7 @@ def planes(pixels, mean=0.5, deviation=0.5):
 
 
 def decode(probabilities):
-    """The best character at each step; repeats and blanks fall away."""
+    """The best character at each time step, without repeats and blanks."""
     model = onnx.load(MODELS / "ocr-rec.onnx", load_external_data=False)
     [characters] = [p.value for p in model.metadata_props
                     if p.key == "character"]
@@ -66,11 +66,11 @@ def test_text_is_detected_where_it_is_and_nowhere_else(run_both):
     assert not found[:40].any() and not found[120:].any()
 
 
-def test_upright_and_turned_text_are_told_apart(run_both):
-    line = Image.fromarray(line_of_text("turn around")).resize((192, 48))
+def test_upright_and_rotated_text_are_distinguished(run_both):
+    line = Image.fromarray(line_of_text("upside down")).resize((192, 48))
     upright = planes(np.asarray(line))
-    turned = np.ascontiguousarray(upright[:, :, ::-1, ::-1])
-    both = np.concatenate([upright, turned])
+    rotated = np.ascontiguousarray(upright[:, :, ::-1, ::-1])
+    both = np.concatenate([upright, rotated])
     [out] = run_both("ocr-cls", {"x": both}).values()
     assert out.argmax(-1).tolist() == [0, 1]
 
@@ -91,7 +91,8 @@ def spoken(tmp_path, rate):
 
 
 def chunks(samples, size):
-    """Pieces of `size` samples, each led in by the last eighth of a piece."""
+    """Pieces of `size` samples, each preceded by the last eighth of the one
+    before."""
     lead = size // 8
     samples = np.append(np.zeros(lead), samples)
     count = (len(samples) - lead) // size
@@ -100,7 +101,7 @@ def chunks(samples, size):
 
 
 @pytest.mark.parametrize("rate, size", [(16000, 512), (8000, 256)])
-def test_speech_is_told_from_silence(run_both, tmp_path, rate, size):
+def test_speech_is_distinguished_from_silence(run_both, tmp_path, rate, size):
     speech = chunks(spoken(tmp_path, rate), size)[:60]
     silence = np.zeros_like(speech[:20])
 
@@ -116,7 +117,7 @@ def test_speech_is_told_from_silence(run_both, tmp_path, rate, size):
     assert max(probabilities(silence)) < 0.2
 
 
-def test_a_whole_recording_is_told_from_silence(run_both, tmp_path):
+def test_a_whole_recording_is_distinguished_from_silence(run_both, tmp_path):
     speech = chunks(spoken(tmp_path, 16000), 512)
     pieces = np.concatenate([speech, np.zeros((40, 576), np.float32)])
     state = np.zeros((1, 1, 128), np.float32)
@@ -153,10 +154,10 @@ def test_similar_sentences_are_closer_than_others(run_both):
     ("html", "<!DOCTYPE html>\n<html><head><title>Limber</title></head>\n"
      "<body><p>Shapes change.</p></body></html>\n"),
 ])
-def test_the_kind_of_a_file_is_told(run_both, label, text):
+def test_the_kind_of_a_file_is_detected(run_both, label, text):
     labels = json.loads((MODELS / "magika-config.json").read_text())
     content = np.frombuffer(text.encode().strip(), np.uint8)[:1024]
-    bytes_ = np.full((1, 2048), 256, np.int32)  # 256: no byte here
+    bytes_ = np.full((1, 2048), 256, np.int32)  # 256: padding
     bytes_[0, :len(content)] = content
     bytes_[0, 2048 - len(content):] = content
     [out] = run_both("magika", {"bytes": bytes_}).values()

@@ -1,5 +1,5 @@
-"""What plans of real models say of their steps: each reads what an earlier one
-wrote, and each node is done by the step that its disposition names."""
+"""Plans of the public models: each step reads values that earlier ones wrote,
+and each node is executed by the step that its disposition names."""
 
 import subprocess
 

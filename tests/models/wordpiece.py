@@ -1,5 +1,5 @@
-"""A small WordPiece tokenizer: lower case, split at punctuation, then the
-longest piece of the vocabulary that fits, again and again."""
+"""A small WordPiece tokenizer: lower case, split at punctuation, then
+repeatedly the longest matching piece of the vocabulary."""
 
 import re
 import unicodedata

@@ -22,14 +22,14 @@ def const(array):
 
 @dataclass
 class Case:
-    """inputs: arrays, None where left out."""
+    """inputs: arrays; None: the input is omitted."""
 
     op: str
     opset: int
     inputs: list
     attrs: dict = field(default_factory=dict)
     n_out: int = 1
-    skipped: tuple = ()  # outputs that are not asked for
+    skipped: tuple = ()  # outputs that are not requested
     constants: tuple = ()
     shapes: dict = field(default_factory=dict)
 
@@ -82,8 +82,8 @@ def seal(graph, opset):
 
 
 def single(draw, inputs, n_out=1, skipped=(), **attrs):
-    """A case of the drawn operator: which inputs are constants, and what the
-    model says of the others' shapes, is drawn here."""
+    """A case of the drawn operator; draws which inputs are constants, and which
+    shapes the model declares for the others."""
     attrs = {k: v for k, v in attrs.items() if v is not None}
     present = [i for i, x in enumerate(inputs) if x is not None]
     p = draw.pick([0.0, 0.0, 0.3, 1.0])
@@ -95,10 +95,10 @@ def single(draw, inputs, n_out=1, skipped=(), **attrs):
 
 
 def declared(draw, i, shape):
-    """None, symbols, or sizes: what the model says of an input's shape."""
+    """The declared shape of an input: None, symbols, or sizes."""
     style = draw.int(0, 9)
     if i and len(shape) == 1 and draw.chance(0.7):
-        return shape  # a list of sizes or axes: of how many, models say
+        return shape  # a list of sizes or axes: models declare its length
     if style == 0:
         return None
     fixed = 0.5 if style < 3 else 0.0
@@ -108,25 +108,25 @@ def declared(draw, i, shape):
 
 # -- running ------------------------------------------------------------------
 
-# ONNX Runtime has no kernel, or one that takes less than the schema allows.
+# ONNX Runtime has no kernel, or one that supports less than the schema.
 NO_KERNEL = re.compile(
     r"NOT_IMPLEMENTED|not implemented|Type Error|does not support|"
     r"not supported|unsupported|layout_ == 0 was false", re.I)
 
 
-# What Limber raises when it refuses a model or its inputs. Anything else that
-# it raises is a bug of Limber's.
+# What Limber raises when it rejects a model or its inputs. Any other exception
+# is a bug of Limber.
 REFUSALS = ("InvalidModel", "InvalidArgument", "Unsupported")
 
 
 class Failure:
-    """What an engine raised instead of a result."""
+    """The exception of an engine."""
 
     def __init__(self, error):
         self.kind = type(error).__name__
         self.text = str(error) or self.kind
         self.unsupported = bool(NO_KERNEL.search(self.text))
-        self.refuses = self.kind in REFUSALS
+        self.rejects = self.kind in REFUSALS
 
     def __str__(self):
         return f"fails: {self.kind}: " + " ".join(self.text.split())[:300]
@@ -162,5 +162,5 @@ def run_theirs(model, feeds):
         run = onnxruntime.RunOptions()
         run.log_severity_level = 4
         return run_named(session, session.get_outputs(), feeds, run)
-    except Exception as error:  # its errors have no common base
+    except Exception as error:  # its errors have no common base class
         return Failure(error)

@@ -1,12 +1,12 @@
-"""What agreement means: names, dtypes, shapes and values of all outputs, with a
+"""Agreement of results: names, dtypes, shapes and values of all outputs, with a
 tolerance for floats.
 
 Integers and bools are equal. Floats differ by at most atol + rtol * |b|; a
-wider tolerance stands in TOLERANCES with its reason. A result where the other
-engine fails is a disagreement, unless quirks.py says why. A case that both
-engines refuse is neither: it shows nothing, and is counted apart as REFUSED.
-Limber refuses by an error that blames the model or its inputs; any other error
-of Limber's is a disagreement, whatever ONNX Runtime does.
+wider tolerance is in TOLERANCES with its reason. A result where the other
+engine fails is a disagreement, unless quirks.py explains it. A case that both
+engines reject is neither: it tests nothing, and is counted separately as
+REJECTED. Limber rejects a case by an error that blames the model or its inputs;
+any other error of Limber is a disagreement, whatever ONNX Runtime does.
 """
 
 import numpy as np
@@ -14,10 +14,10 @@ import numpy as np
 from case import Failure
 from quirks import QUIRKS
 
-REFUSED = "both engines refuse it"
+REJECTED = "both engines reject it"
 
 ATOL, RTOL = 1e-5, 1e-4
-HALF = (2e-3, 4e-3)  # results are rounded once to 11 bits, sums before it
+HALF = (2e-3, 4e-3)  # results are rounded to 11 bits, sums before that
 
 # op -> (atol, rtol), reason
 TOLERANCES = {
@@ -37,7 +37,7 @@ TOLERANCES = {
     "InstanceNormalization": ((1e-3, 1e-3), "as above"),
 }
 
-# Operators whose results are drawn at random: dtype and shape are compared.
+# Operators with random results: only dtype and shape are compared.
 RANDOM = {"RandomNormal", "RandomUniform", "RandomNormalLike",
           "RandomUniformLike", "Bernoulli", "Multinomial"}
 
@@ -50,7 +50,7 @@ def tolerance(op, dtype):
 
 
 def difference(op, got, want, skipped=False):
-    """None, or how one output differs where `skipped` does not hold."""
+    """None, or how one output differs in elements that are not `skipped`."""
     if got.dtype != want.dtype:
         return f"{got.dtype}, not {want.dtype}"
     if got.shape != want.shape:
@@ -78,9 +78,9 @@ def names_differ(got, want):
 
 
 def disagreement(case, got, want):
-    """None, REFUSED, or how results or failures differ."""
+    """None, REJECTED, or how results or failures differ."""
     text = raw_disagreement(case.op, got, want)
-    if text in (None, REFUSED):
+    if text in (None, REJECTED):
         return text
     explained = [explanation(q, case, got, want) for q in QUIRKS
                  if case.op in q.ops and q.holds(case, got, want)]
@@ -90,9 +90,9 @@ def disagreement(case, got, want):
 
 
 def explanation(quirk, case, got, want):
-    """None where the quirk explains every difference, else what it does not."""
+    """None if the quirk explains every difference, else the unexplained one."""
     if isinstance(got, Failure):
-        fits = quirk.refuses and got.refuses and quirk.refuses in got.text
+        fits = quirk.rejects and got.rejects and quirk.rejects in got.text
         return None if fits else f"quirks.py does not excuse it: {got}"
     if quirk.instead:
         want = quirk.instead(case)
@@ -113,10 +113,10 @@ def explanation(quirk, case, got, want):
 
 
 def raw_disagreement(op, got, want, other="ONNX Runtime"):
-    """None, REFUSED, or how results or failures differ, quirks included."""
+    """None, REJECTED, or how results or failures differ, quirks included."""
     if isinstance(got, Failure):
-        refused = got.refuses and isinstance(want, Failure)
-        return REFUSED if refused else f"Limber {got}"
+        rejected = got.rejects and isinstance(want, Failure)
+        return REJECTED if rejected else f"Limber {got}"
     if isinstance(want, Failure):
         return f"{other} {want}"
     text = names_differ(got, want)

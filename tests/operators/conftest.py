@@ -1,4 +1,4 @@
-"""Runs all cases once, in worker processes, as either engine may crash: on the
+"""Runs all cases once, in worker processes because an engine may crash: on the
 instruction set of this machine, and some again at x86-64-v3."""
 
 import contextlib
@@ -16,7 +16,7 @@ from workers import run_isolated
 
 SECONDS = 60  # a case that takes longer has failed
 MANY = {"graph": 20, "fused": 15}  # cases for each case of an operator
-PORTION = {"native": 1, "x86-64-v3": 4}  # every so many cases
+PORTION = {"native": 1, "x86-64-v3": 4}  # one of N cases
 REPRO = "build/venv/bin/python tests/operators/repro.py"
 
 
@@ -35,7 +35,7 @@ def run_case(job):
     case, text = suite.check(*job)
     if case is None:
         raise AssertionError(suite.NO_KERNEL)
-    if text == suite.REFUSED:
+    if text == suite.REJECTED:
         raise AssertionError(text)
     if text:
         raise AssertionError(f"{case}\n  {text}")
@@ -43,7 +43,7 @@ def run_case(job):
 
 @contextlib.contextmanager
 def environment(values):
-    """For processes that are started inside; this one has read its own."""
+    """Sets the environment of processes started inside the `with` block."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

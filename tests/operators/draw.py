@@ -1,4 +1,4 @@
-"""Everything that chance decides in a case: opset, dtypes, shapes, values.
+"""All random choices of a case: opset, dtypes, shapes, values.
 
 Sizes favour the edges where code breaks: 0, 1, powers of two and their
 neighbours, small primes. Cases stay small: a thousand elements at most.
@@ -51,7 +51,7 @@ def spans(op):
 
 
 class Draw:
-    """The dice of one case. Equal arguments, equal case."""
+    """The random generator of one case. Equal arguments give equal cases."""
 
     def __init__(self, op, seed, attempt=0):
         self.op = op
@@ -79,14 +79,14 @@ class Draw:
         return choices[self.int(0, len(choices) - 1)]
 
     def maybe(self, value, p=0.5):
-        """The value, or None: an input or an attribute that is left out."""
+        """The value, or None: an omitted input or attribute."""
         return value if self.chance(p) else None
 
     def real(self, low, high):
         return float(np.float32(self.rng.uniform(low, high)))
 
     def axis(self, rank, low=0):
-        """An axis in [low, rank), which may be written as a negative one."""
+        """An axis in [low, rank), or its negative equivalent."""
         axis = self.int(low, max(low, rank - 1))
         return axis - rank if self.chance(0.4) else axis
 
@@ -99,8 +99,8 @@ class Draw:
     # -- dtypes ---------------------------------------------------------------
 
     def dtype(self, param="T", only=None):
-        """One that the schema allows for a type parameter; half of the time
-        float32 or int64."""
+        """A dtype that the schema allows for a type parameter; in half of the
+        cases float32 or int64."""
         allowed = next(c.allowed_type_strs for c in self.schema.type_constraints
                        if c.type_param_str == param)
         known = [DTYPES[t] for t in allowed if t in DTYPES]
@@ -122,7 +122,7 @@ class Draw:
                          for _ in range(self.int(low, high))], budget)
 
     def fit(self, shape, budget=BUDGET):
-        """The same with its largest dims cut until it is small enough."""
+        """The same with its largest dims reduced until it fits the budget."""
         shape = list(shape)
         while np.prod(shape) > budget:
             largest = int(np.argmax(shape))
@@ -137,7 +137,7 @@ class Draw:
                      for d in shape[cut:])
 
     def broadcast(self, count, low=0, high=4):
-        """Shapes that broadcast with each other; seldom, some that do not."""
+        """Shapes that broadcast with each other, rarely some that do not."""
         whole = self.shape(low, high)
         shapes = [self.narrowed(whole) for _ in range(count)]
         if self.chance(0.03) and whole:

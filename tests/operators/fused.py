@@ -1,10 +1,10 @@
-"""Random partitions: a product, a row operation or an elementwise node with
-what may be fused around it, at sizes where tiles and vectors end.
+"""Random partitions: a matmul, a row reduction or an elementwise node with
+nodes that may be fused with it, at sizes around the ends of tiles and vectors.
 
-Every value is computed here in float64 beside a bound of how far two right
-implementations in the model's dtype can be apart: 2 * K * eps * sum |a * b|
-for a product, 4 ulp for a function, carried on through what follows. Kernels
-and host must be nearer to each other than the bound of the output.
+Every value is computed here in float64 together with a bound for the difference
+of two correct implementations in the model's dtype: 2 * K * eps * sum |a * b|
+for a matmul, 4 ulp for a function, propagated through later nodes. Generated
+and reference kernels must differ by less than the bound of the output.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from draw import Draw
 
 EDGES = (1, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65,
          96, 127, 128, 129, 255, 256, 257)
-PRODUCT = 300_000  # multiplications
+MATMUL = 300_000  # multiplications
 ELEMENTS = 20_000
 ODD = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-41, -1e-41, 1e-38)
 OPSET = 20
@@ -50,13 +50,13 @@ class Chain:
         return self.d.pick([n for n in EDGES if n <= most])
 
     def operand(self, shape, constant=None):
-        """An input or a constant; now and then one that is not dense."""
+        """An input or a constant; sometimes one that is not dense."""
         constant = self.d.chance(0.3) if constant is None else constant
         values = self.d.rng.normal(0, 1, shape).astype(self.dtype)
         if self.odd:
             chosen = self.d.rng.random(shape) < 0.02
             values[chosen] = self.d.rng.choice(ODD, np.count_nonzero(chosen))
-        if constant:  # docs/decisions/006: kernels take subnormal weights for 0
+        if constant:  # docs/decisions/006: kernels treat subnormal weights as 0
             subnormal = np.abs(values) < np.finfo(self.dtype).tiny
             values[subnormal] = np.copysign(0, values[subnormal])
         if not constant and shape and self.d.chance(0.3):
@@ -101,7 +101,7 @@ class Chain:
         self.nodes.append(helper.make_node(op, inputs, [name], **attrs))
         return name
 
-    # -- values with their bounds ---------------------------------------------
+    # -- values with their error bounds ---------------------------------------
 
     def rounded(self, name, array, error, ulps=1):
         """Infinities and NaNs are the same on both sides."""
@@ -109,7 +109,7 @@ class Chain:
         error = error + ulps * (self.eps * np.abs(array) + tiny)
         return Value(name, array, np.where(np.isfinite(array), error, 0))
 
-    def product(self, a, b, name=None):
+    def matmul(self, a, b, name=None):
         k = a.shape[-1]
         size = np.abs(a.array) @ np.abs(b.array)
         carried = a.error @ np.abs(b.array) + np.abs(a.array) @ b.error
@@ -192,7 +192,7 @@ def own(x, y):
     return np.abs(y)
 
 
-def of_input(x, y):  # 1 + something cancels: an ulp of x, not of the result
+def of_input(x, y):  # 1 + x cancels: ulps of x, not of the result
     return np.abs(x)
 
 
@@ -200,7 +200,7 @@ def of_one(x, y):
     return np.ones_like(x)
 
 
-# op -> function, steepest slope, what its 4 ulp are of, attributes
+# op -> function, maximum slope, the value whose ulps count, attributes
 UNARY = {
     "Relu": (lambda x: np.maximum(x, 0), 1, own, {}),
     "Abs": (np.abs, 1, own, {}),
@@ -217,7 +217,7 @@ UNARY = {
 }
 
 
-# -- what follows, what goes before -------------------------------------------
+# -- preceding and following nodes --------------------------------------------
 
 
 def narrowed(c, shape):
@@ -225,7 +225,7 @@ def narrowed(c, shape):
 
 
 def elementwise(c, x, low, high, rows=True):
-    """Some nodes, each reading the one before."""
+    """Some nodes, each of which reads the one before."""
     for _ in range(c.d.int(low, high)):
         choice = c.d.int(0, 9)
         if choice < 4:
@@ -248,7 +248,7 @@ def shape_within(c, low, high, budget=ELEMENTS):
     return tuple(shape)
 
 
-def maps(c):
+def eltwise(c):
     return [elementwise(c, c.operand(shape_within(c, 1, 4)), 1, 6)]
 
 
@@ -258,48 +258,49 @@ def rows(c):
     return [elementwise(c, x, 0, 3)]
 
 
-def product_sizes(c):
+def matmul_sizes(c):
     m, n, k = c.dim(), c.dim(), c.dim()
-    while m * n * k > PRODUCT:
+    while m * n * k > MATMUL:
         m, n, k = (c.d.pick([e for e in EDGES if e <= max(1, v // 2)])
                    if v == max(m, n, k) else v for v in (m, n, k))
     return m, n, k
 
 
-def products(c):
-    """By a matrix of the model, or by another input, in any batch."""
-    m, n, k = product_sizes(c)
+def matmuls(c):
+    """Matmuls with a constant or with another input, with any batch dims."""
+    m, n, k = matmul_sizes(c)
     constant = c.d.chance(0.6)
-    batch = () if m * n * k > PRODUCT // 8 else c.d.pick([(), (2,), (3, 2)])
+    batch = () if m * n * k > MATMUL // 8 else c.d.pick([(), (2,), (3, 2)])
     a = c.operand(batch + (m, k), constant=False)
     side = () if constant else c.d.narrowed(batch)
     b = c.operand(side + (k, n), constant)
-    return [elementwise(c, c.product(a, b), 0, 4)]
+    return [elementwise(c, c.matmul(a, b), 0, 4)]
 
 
 def gemms(c):
-    m, n, k = product_sizes(c)
-    turn_a, turn_b = c.d.int(0, 1), c.d.int(0, 1)
-    a = c.operand((k, m) if turn_a else (m, k), constant=False)
-    b = c.operand((n, k) if turn_b else (k, n))
+    m, n, k = matmul_sizes(c)
+    trans_a, trans_b = c.d.int(0, 1), c.d.int(0, 1)
+    a = c.operand((k, m) if trans_a else (m, k), constant=False)
+    b = c.operand((n, k) if trans_b else (k, n))
     bias = c.operand(c.d.pick([(n,), (1, n), (m, 1), (m, n), (1,)]))
-    name = c.emit("Gemm", [a, b, bias], transA=turn_a, transB=turn_b)
-    p = c.product(turned(a) if turn_a else a, turned(b) if turn_b else b, name)
+    name = c.emit("Gemm", [a, b, bias], transA=trans_a, transB=trans_b)
+    p = c.matmul(transposed(a) if trans_a else a,
+                 transposed(b) if trans_b else b, name)
     return [elementwise(c, c.rounded(name, p.array + bias.array,
                                      p.error + bias.error), 0, 3)]
 
 
-def turned(v):
+def transposed(v):
     return Value(v.name, v.array.T, v.error.T)
 
 
 def common_input(c):
-    """Several products of one value: queries, keys, values."""
-    m, n, k = product_sizes(c)
+    """Several matmuls of one value: queries, keys, values."""
+    m, n, k = matmul_sizes(c)
     x = elementwise(c, c.operand((2, m, k), constant=False), 0, 2)
     outputs = []
     for _ in range(3):
-        y = c.product(x, c.operand((k, n), constant=True))
+        y = c.matmul(x, c.operand((k, n), constant=True))
         outputs.append(c.binary("Add", y, c.operand((n,), constant=True)))
     return outputs
 
@@ -311,7 +312,7 @@ def attention(c):
     d = c.d.pick([1, 4, 8, 16, 32, 33, 64])
     heads = [split_heads(c, b, n, h, d, perm) for n, perm in
              ((s, (0, 2, 1, 3)), (t, (0, 2, 3, 1)), (t, (0, 2, 1, 3)))]
-    scores = c.product(heads[0], heads[1])
+    scores = c.matmul(heads[0], heads[1])
     scale = np.asarray(np.sqrt(d), c.dtype)
     inverse = np.asarray(1 / scale, c.dtype)
     scores = c.binary("Mul", scores,
@@ -320,7 +321,7 @@ def attention(c):
         kept = c.d.rng.random((b, 1, 1, t)) < 0.8
         mask = np.where(kept, 0, -1e4).astype(c.dtype)
         scores = c.binary("Add", scores, c.exact(c.leaf(mask, False), mask))
-    y = c.product(c.softmax(scores), heads[2])
+    y = c.matmul(c.softmax(scores), heads[2])
     if c.d.chance(0.5):
         return [y]
     back = c.emit("Transpose", [y], perm=[0, 2, 1, 3])
@@ -343,7 +344,7 @@ def along(c, values, axis=-1):
                  np.concatenate([v.error for v in values], axis))
 
 
-def halves(c, x, axis=-1):
+def split_parts(c, x, axis=-1):
     """The parts of a Split."""
     at = c.d.int(0, x.shape[axis])
     names = [f"v{next(c.names)}" for _ in range(2)]
@@ -355,15 +356,15 @@ def halves(c, x, axis=-1):
 
 
 def joined(c):
-    """Trees of Concat: of products, of what follows them, of their parts, of
-    inputs; some are read by others, too."""
+    """Trees of Concat: of matmuls, of nodes after them, of their parts, of
+    inputs; some have other consumers, too."""
     m, k = c.dim(33), c.dim(33)
     x = c.operand((2, m, k), constant=False)
 
     def branch():
         if c.d.chance(0.1):
             return c.operand((2, m, c.dim(33)))
-        y = c.product(x, c.operand((k, c.dim(65)), constant=True))
+        y = c.matmul(x, c.operand((k, c.dim(65)), constant=True))
         return elementwise(c, y, 0, 2)
 
     def tree(depth):
@@ -371,7 +372,7 @@ def joined(c):
                  for _ in range(c.d.int(2, 3))]
         seen.extend(parts)
         if c.d.chance(0.4):
-            parts[:1] = halves(c, parts[0])
+            parts[:1] = split_parts(c, parts[0])
         if c.d.chance(0.1):
             parts.append(parts[0])
         return along(c, parts)
@@ -387,7 +388,7 @@ def joined(c):
 
 
 def resized(c):
-    """An image, each pixel several times, and what reads it."""
+    """A feature map resized by repeating pixels, and its consumers."""
     shape = [max(1, n) for n in (c.dim(3), c.dim(9), c.dim(9), c.dim(65))]
     by = [1, c.d.int(1, 4), c.d.int(1, 4), 1]
     x = elementwise(c, c.operand(tuple(shape), constant=False), 0, 2)
@@ -402,14 +403,15 @@ def resized(c):
                      coordinate_transformation_mode=where, nearest_mode=mode),
               *(v.repeat(by[1], 1).repeat(by[2], 2)
                 for v in (x.array, x.error)))
-    if by[1] * shape[1] == 1 and c.d.chance(0.5):  # its reader is larger
+    if by[1] * shape[1] == 1 and c.d.chance(0.5):  # its consumer is larger
         other = c.operand((*y.shape[:1], 3, *y.shape[2:]), False)
         y = c.binary("Add", y, c.unary("Neg")(other))
     return [elementwise(c, y, 0, 3)]
 
 
-def place_of(where, o, n, out, scale):
-    """Where element o of an axis of `out` lies among `n`, in float32."""
+def source_of(where, o, n, out, scale):
+    """The source coordinate among `n` of output element o of `out`, in
+    float32."""
     f = np.float32
     if where == "align_corners":
         return f(o) * f(n - 1) / f(out - 1) if out > 1 else f(0)
@@ -421,7 +423,7 @@ def place_of(where, o, n, out, scale):
 
 
 def weights_at(mode, x, n):
-    """Elements that make up the one at x, and how much of each."""
+    """Indices and weights of the elements interpolated at coordinate x."""
     base = np.floor(np.float64(x))
     part = np.float64(x) - base
     reach = 1 if mode == "linear" else 2
@@ -442,7 +444,7 @@ def along_axis(c, x, axis, out, scale, mode, where):
     values, errors = [], []
     for o in range(out):
         value = error = 0.0
-        for i, w in weights_at(mode, place_of(where, o, n, out, scale), n):
+        for i, w in weights_at(mode, source_of(where, o, n, out, scale), n):
             here = x.array.take(i, axis)
             value = value + w * here
             error = error + abs(w) * (x.error.take(i, axis) +
@@ -452,11 +454,11 @@ def along_axis(c, x, axis, out, scale, mode, where):
     return Value(None, np.stack(values, axis), np.stack(errors, axis))
 
 
-def blended(c):
-    """An image, pixels made of their neighbours, and what reads it."""
+def interpolated(c):
+    """A feature map resized by interpolation, and its consumers."""
     c.odd = False
     shape = [max(1, n) for n in (c.dim(3), c.dim(9), c.dim(9), c.dim(65))]
-    halved = c.d.chance(0.2)  # to one line, which its reader may repeat
+    halved = c.d.chance(0.2)  # to one row, which its consumer may broadcast
     if halved:
         shape[1] = c.d.int(2, 3)
     x = elementwise(c, c.operand(tuple(shape), constant=False), 0, 2)
@@ -494,27 +496,27 @@ def blended(c):
         other = c.operand((*y.shape[:1], 3, *y.shape[2:]), False)
         y = c.binary("Add", y, c.unary("Neg")(other))
     outputs = [elementwise(c, y, 0, 3)]
-    if c.d.chance(0.4):  # the same again, of something else
+    if c.d.chance(0.4):  # the same for another value
         outputs += [of(c.unary("Neg")(x)), of(c.unary("Abs")(x))]
     return outputs
 
 
 def windows_of(array, k, fill):
-    """[batch, channels, height, width, k, k]: around each pixel."""
+    """[batch, channels, height, width, k, k]: the window of each pixel."""
     pad = [(0, 0), (0, 0)] + [(k // 2, k // 2)] * 2
     return np.lib.stride_tricks.sliding_window_view(
         np.pad(array, pad, constant_values=fill), (k, k), (2, 3))
 
 
 def convolved(c, x):
-    """A Conv that keeps height and width, now and then one a channel."""
+    """A Conv that keeps height and width; sometimes depthwise."""
     n, k = x.shape[1], c.d.pick([1, 3, 1, 3, 13])
     alone = c.d.chance(0.3)
     out = n if alone else c.d.pick([1, 3, 8, 16, 17, 24])
     w = c.operand((out, 1 if alone else n, k, k), constant=True)
-    apart = c.d.chance(0.2)  # the border is a node of its own
-    border = c.index([0, 0, k // 2, k // 2] * 2) if apart else None
-    y = c.emit("Pad", [x, border]) if apart else x
+    apart = c.d.chance(0.2)  # the padding is a separate node
+    padding = c.index([0, 0, k // 2, k // 2] * 2) if apart else None
+    y = c.emit("Pad", [x, padding]) if apart else x
     name = c.emit("Conv", [y, w], pads=[0 if apart else k // 2] * 4,
                   group=n if alone else 1)
     rule = "bchwij,cij->bchw" if alone else "bchwij,ocij->bohw"
@@ -536,7 +538,7 @@ def pooled(c, x):
 
 
 def normalised(c, x):
-    """By statistics of training."""
+    """Batch normalisation with stored statistics."""
     n = x.shape[1:2]
     scale, shift, mean = (c.operand(n, constant=True) for _ in range(3))
     spread = (1 + np.abs(c.d.rng.normal(0, 1, n))).astype(c.dtype)
@@ -551,7 +553,7 @@ def normalised(c, x):
 
 
 def grouped(c, x):
-    """Normalised group by group, as exporters write it; or each channel."""
+    """Group normalisation as exporters write it, or per channel."""
     n, h, w = x.shape[1:]
     groups = c.d.pick([k for k in (1, 2, 4, n) if n % k == 0])
     scale, shift = (c.operand((groups,), constant=True) for _ in range(2))
@@ -573,22 +575,22 @@ def grouped(c, x):
 
 
 def shuffled(c, x):
-    """Channels of two halves in turn."""
+    """Channel shuffle: channels of two split_parts interleaved."""
     n, h, w = x.shape[1:]
     if n % 2 or 0 in x.shape:
         return x
     y = c.emit("Reshape", [x, c.index([0, 2, n // 2, h, w])])
     y = c.emit("Transpose", [y], perm=[0, 2, 1, 3, 4])
 
-    def turned(v):
+    def interleaved(v):
         v = v.reshape(len(v), 2, n // 2, h, w)
         return v.transpose(0, 2, 1, 3, 4).reshape(x.shape)
     return Value(c.emit("Reshape", [y, c.index([0, n, h, w])]),
-                 turned(x.array), turned(x.error))
+                 interleaved(x.array), interleaved(x.error))
 
 
 def doubled(c, x):
-    """Twice as high and wide: each pixel repeated, or by weights."""
+    """Twice as high and wide: by repeated pixels, or by ConvTranspose."""
     if c.d.chance(0.5):
         scales = f"x{next(c.names)}"
         c.initializers.append(
@@ -609,8 +611,8 @@ def doubled(c, x):
                      2 * sums(x.error, np.abs(w.array)))
 
 
-def images(c):
-    """Branches of convolutions and pools, joined along channels."""
+def feature_maps(c):
+    """Branches of convolutions and pooling, concatenated along channels."""
     c.odd = False
     h, w = max(1, c.dim(17)), max(1, c.dim(17))
     x = c.operand((c.d.int(1, 2), c.d.pick([1, 3, 8, 16]), h, w), False)
@@ -621,12 +623,13 @@ def images(c):
         for _ in range(c.d.int(0, 2)):
             y = c.d.pick([lambda v: pooled(c, v), lambda v: convolved(c, v),
                           lambda v: normalised(c, v),
-                          lambda v: shuffled(c, v), c.unary("Relu"), c.unary("Sigmoid")])(y)
+                          lambda v: shuffled(c, v), c.unary("Relu"),
+                          c.unary("Sigmoid")])(y)
         return y
 
     parts = [branch() for _ in range(c.d.int(2, 3))]
     if c.d.chance(0.4):
-        parts[:1] = halves(c, parts[0], 1)
+        parts[:1] = split_parts(c, parts[0], 1)
     y = along(c, parts, 1)
     if c.d.chance(0.5):
         y = along(c, [convolved(c, y), c.d.pick(parts)], 1)
@@ -635,12 +638,12 @@ def images(c):
     return [y if c.d.chance(0.5) else convolved(c, y)]
 
 
-FAMILIES = (maps, rows, products, products, gemms, common_input, attention,
-            joined, resized, blended, images)
+FAMILIES = (eltwise, rows, matmuls, matmuls, gemms, common_input, attention,
+            joined, resized, interpolated, feature_maps)
 
 
 class FusedCase:
-    """One random partition: its bytes, feeds, outputs with their bounds."""
+    """One random partition: its model, feeds, outputs with their bounds."""
 
     op = "fused"
 
@@ -658,22 +661,22 @@ class FusedCase:
     def feeds(self):
         return self.data
 
-    def too_far(self, i, got, host):
-        """Where results are further apart than the bound of the output."""
+    def too_far(self, i, got, ref):
+        """Elements whose difference exceeds the bound of the output."""
         with np.errstate(invalid="ignore"):
-            apart = np.abs(got.astype(np.float64) - host.astype(np.float64))
+            apart = np.abs(got.astype(np.float64) - ref.astype(np.float64))
             near = apart <= self.outputs[i].error
-        same = (got == host) | (np.isnan(got) & np.isnan(host))
+        same = (got == ref) | (np.isnan(got) & np.isnan(ref))
         return ~(same | near)
 
-    def wrong(self, host):
-        """None, or where the host itself is not what float64 gives: it shows
-        that model and bounds mean the same."""
-        for i, (got, want) in enumerate(zip(host, self.outputs)):
+    def wrong(self, ref):
+        """None, or where the reference kernels differ from float64: this checks
+        the model and the bounds themselves."""
+        for i, (got, want) in enumerate(zip(ref, self.outputs)):
             finite = np.isfinite(want.array) & np.isfinite(want.error)
             far = np.abs(got - want.array) > 2 * want.error + 1e-30
             if got.shape != want.shape or np.any(far & finite):
-                return f"output {i}: the host is far from float64"
+                return f"output {i}: the reference is far from float64"
         return None
 
     def __str__(self):

@@ -1,4 +1,4 @@
-"""Cases of contractions: products, convolutions, attention, transforms."""
+"""Cases of contractions: matmuls, convolutions, attention, transforms."""
 
 import numpy as np
 
@@ -38,9 +38,9 @@ def gemm(d):
                   beta=d.maybe(d.pick(scalars)))
 
 
-def factors(d, dtype, shape):
-    """The second ones of integer products. Signed bytes are small: without
-    VNNI, ONNX Runtime adds two products in 16 bits."""
+def operands_b(d, dtype, shape):
+    """Operands B of integer matmuls. int8 values are small: without VNNI, ONNX
+    Runtime adds two products in 16 bits."""
     return d.array(dtype, shape, special=dtype != np.int8)
 
 
@@ -49,7 +49,7 @@ def matmul_integer(d):
     m, k, n = d.dim(9, 0), d.dim(17, 0), d.dim(9, 0)
     batch = d.shape(0, 1, 4, zero=0)
     a = d.array(d.dtype("T1"), batch + (m, k))
-    b = factors(d, d.dtype("T2"), (k, n))
+    b = operands_b(d, d.dtype("T2"), (k, n))
     zero_a = d.maybe(d.array(a.dtype, (), 0, 9))
     zero_b = d.maybe(d.array(b.dtype, d.pick([(), (1,), (n,)]), 0, 9))
     return single(d, [a, b, zero_a, zero_b])
@@ -63,17 +63,17 @@ def qlinear_matmul(d):
     column = d.pick([(), (1,), (n,)])
     return single(d, [
         d.array(a_type, (m, k)), d.array(scale, (), 0.01, 0.1),
-        d.array(a_type, (), 0, 9), factors(d, b_type, (k, n)),
+        d.array(a_type, (), 0, 9), operands_b(d, b_type, (k, n)),
         const(d.array(scale, column, 0.01, 0.1)),
         const(d.array(b_type, column, 0, 9)),
         d.array(scale, (), 0.05, 0.2), d.array(y_type, (), 0, 9)])
 
 
-# -- windows of convolutions and pools ----------------------------------------
+# -- windows of convolutions and pooling --------------------------------------
 
 
 def window(d, image, dilate=True, ceil=False):
-    """Attributes of a window that fits the image: kernel_shape and more."""
+    """Attributes of a window that fits the feature map: kernel_shape etc."""
     rank = len(image)
     kernel = [d.int(1, min(4, n)) for n in image]
     dilations = [d.int(1, max(1, min(3, (n - 1) // max(1, k - 1))))
@@ -94,7 +94,7 @@ def window(d, image, dilate=True, ceil=False):
 
 
 def conv_parts(d, transposed=False):
-    """(image shape, weight shape, attributes, output channels)"""
+    """(feature map shape, weight shape, attributes, output channels)"""
     rank = d.pick([1, 2, 2, 3])
     image = d.shape(rank, rank, 9, zero=0, budget=150)
     groups = d.pick([1, 1, 1, 2, 3])
@@ -143,7 +143,7 @@ def conv_integer(d):
     x, w, attrs, c_out = conv_parts(d)
     x_type, w_type = d.dtype("T1"), d.dtype("T2")
     zero_w = d.maybe(d.array(w_type, (), 0, 9))
-    return single(d, [d.array(x_type, x), factors(d, w_type, w),
+    return single(d, [d.array(x_type, x), operands_b(d, w_type, w),
                       d.maybe(d.array(x_type, (), 0, 9)), zero_w], **attrs)
 
 
@@ -155,7 +155,7 @@ def qlinear_conv(d):
     zero_w = np.zeros(per, w_type) if per else d.array(w_type, per, 0, 9)
     return single(d, [
         d.array(x_type, x), d.array(np.float32, (), 0.01, 0.1),
-        d.array(x_type, (), 0, 9), const(factors(d, w_type, w)),
+        d.array(x_type, (), 0, 9), const(operands_b(d, w_type, w)),
         const(d.array(np.float32, per, 0.01, 0.1)), const(zero_w),
         d.array(np.float32, (), 0.05, 0.2), d.array(x_type, (), 0, 9),
         d.maybe(const(d.array(np.int32, (c_out,), -50, 50)))], **attrs)
@@ -314,7 +314,7 @@ def stft(d):
     length, frame = d.int(16, 40), d.pick([3, 4, 7, 8, 16])
     parts = d.pick([1, 1, 2])
     dtype = d.dtype("T1")
-    flat = parts == 1 and d.chance(0.3)     # as ONNX Runtime takes it, too
+    flat = parts == 1 and d.chance(0.3)     # ONNX Runtime accepts this, too
     x = d.array(dtype, (d.int(1, 2), length) + (() if flat else (parts,)), -3,
                 3)
     whole = d.dtype("T2")

@@ -136,7 +136,7 @@ def binary(d):
 
 
 def divisor(d, dtype, shape):
-    """Not zero where that is an integer: the result is not defined."""
+    """Integers are not zero: the result would be undefined."""
     if np.dtype(dtype).kind == "f":
         return d.array(dtype, shape)
     y = d.array(dtype, shape, 1, 9)
@@ -210,7 +210,7 @@ def where(d):
 
 
 def block_shape(d, shape):
-    """What scales and zero points look like: (axis, block size, shape)."""
+    """Scales and zero points: (axis, block size, shape)."""
     if not shape or d.version < 13 or d.chance(0.4):
         return None, None, ()
     axis = d.axis(len(shape))

@@ -13,7 +13,7 @@ def any_array(d, low=0, high=4, param="T", **limits):
 
 
 def split_dim(d, n):
-    """n as a product of two."""
+    """n as a product of two factors."""
     factors = [k for k in range(1, n + 1) if n % k == 0] or [0]
     k = d.pick(factors)
     return [k, n // k] if k else [0]
@@ -223,7 +223,7 @@ def trilu(d):
 
 
 def indices(d, shape, n, dtype=None):
-    """Indices into n; negative ones where the opset has them."""
+    """Indices into n; negative ones where the opset allows them."""
     dtype = dtype or d.dtype("Tind")
     low = -n if d.version >= 11 else 0
     if n == 0:

@@ -1,4 +1,4 @@
-"""Cases of pools and of resampling."""
+"""Cases of pooling and of resampling."""
 
 import numpy as np
 

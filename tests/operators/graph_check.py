@@ -1,5 +1,5 @@
-"""Runs a random graph on both engines: Limber's passes on and off, on the host
-and on kernels."""
+"""Runs a random graph on both engines: Limber with passes on and off, on
+reference kernels and on generated kernels."""
 
 import onnx
 import onnxruntime
@@ -7,24 +7,24 @@ from onnx import helper
 
 import limber
 from case import Failure, Results, reference_options, run_named
-from compare import REFUSED, raw_disagreement
+from compare import REJECTED, raw_disagreement
 from graphs import GraphCase
-from kernels import LIMITS, load_on_host, run_model, settle
+from kernels import LIMITS, load_reference, run_model, settle
 
-# What ONNX Runtime refuses, and why Limber does not.
+# Errors of ONNX Runtime, and why Limber accepts the graph.
 REFUSALS = {
     "Subgraph must have the shape set": "Scan's bodies need shapes in theirs",
     "size != 0 && (input_shape_size % size) == 0": "-1 beside a dim of 0",
 }
 
 
-def refused(got, want):
+def rejected(got, want):
     return isinstance(want, Failure) and not isinstance(got, Failure) and \
         any(text in want.text for text in REFUSALS)
 
 
 def names_read(node):
-    """What a node reads, in its subgraphs too."""
+    """Names that a node and its subgraphs read."""
     names = set(node.input)
     for attribute in node.attribute:
         for inner in attribute.g.node:
@@ -33,15 +33,15 @@ def names_read(node):
 
 
 def after_empty(case, feed):
-    """Names of values that are empty, or computed from such: ONNX Runtime's
-    Concat and reductions have rules of their own there (quirks.py)."""
+    """Names of values that are empty, or computed from empty ones: for these
+    ONNX Runtime's Concat and reductions behave differently (quirks.py)."""
     graph = onnx.load_from_string(case.bytes)
     nodes = list(graph.graph.node)
     made = {o for node in nodes for o in node.output}
     names = [v.name for v in case.graph.values if v.name in made]
     del graph.graph.output[:]
     graph.graph.output.extend(map(helper.make_empty_tensor_value_info, names))
-    model = load_on_host(graph.SerializeToString(), optimize=False)
+    model = load_reference(graph.SerializeToString(), optimize=False)
     found = {name for name, x in feed.items() if x.size == 0}
     for name in names:
         result = attempts(lambda f: model.run([name], f), [feed])[0]
@@ -54,7 +54,7 @@ def after_empty(case, feed):
 
 
 def without(names, result):
-    """A result less the outputs of these names."""
+    """A result without the outputs of these names."""
     if isinstance(result, Failure):
         return result
     kept = [n for n in result.names if n not in names]
@@ -62,11 +62,11 @@ def without(names, result):
 
 
 def excused(case, feed, got, want):
-    """Is every difference behind an empty value? Limber may refuse such a
-    run: that, too."""
+    """Does every difference depend on an empty value? Limber may also reject
+    such a run."""
     names = after_empty(case, feed)
     if isinstance(got, Failure) or isinstance(want, Failure):
-        return bool(names) and getattr(got, "refuses", True)
+        return bool(names) and getattr(got, "rejects", True)
     return raw_disagreement("graph", without(names, got),
                             without(names, want)) is None
 
@@ -82,16 +82,16 @@ def attempts(run, feeds):
     return results
 
 
-def on_host(model, feeds, optimize):
+def on_reference(model, feeds, optimize):
     try:
-        loaded = load_on_host(model, optimize=optimize)
+        loaded = load_reference(model, optimize=optimize)
     except limber.Error as error:
         return [Failure(error)] * len(feeds)
     return attempts(lambda feed: run_model(loaded, feed), feeds)
 
 
 def on_kernels(model, feeds):
-    """Runs that plan each shape, settle, runs that use the kernels."""
+    """Plans each shape by a run, settles, and runs on the kernels."""
     try:
         loaded = limber.load(model, **LIMITS)
     except limber.Error as error:
@@ -111,32 +111,32 @@ def theirs(model, feeds):
     return attempts(lambda feed: run_named(session, outputs, feed), feeds)
 
 
-def runs_one_way(case, i, plain, host):
+def runs_one_way(case, i, plain, ref):
     """Is this a graph with an empty value that runs only with passes, or only
     without? A 0 among the dims of a Reshape copies a dim, which is an error
-    past the input's rank; where passes know the dims, they need none of it."""
-    return (isinstance(plain, Failure) or isinstance(host, Failure)) and \
-        excused(case, case.feeds[i], plain, host)
+    beyond the input's rank; if passes know the dims, none is copied."""
+    return (isinstance(plain, Failure) or isinstance(ref, Failure)) and \
+        excused(case, case.feeds[i], plain, ref)
 
 
 def check_graph(seed):
-    """(case, how the engines, or Limber's ways to run it, disagree; REFUSED
-    where both engines refuse it at the sizes it was drawn at; or None)"""
+    """(case, how the engines, or Limber's configurations, disagree; REJECTED if
+    both engines reject it at the sizes it was drawn at; or None)"""
     case = GraphCase(seed)
     want = theirs(case.bytes, case.feeds)
-    host = on_host(case.bytes, case.feeds, True)
-    plain = on_host(case.bytes, case.feeds, False)
-    for i, (a, b) in enumerate(zip(host, want)):
+    ref = on_reference(case.bytes, case.feeds, True)
+    plain = on_reference(case.bytes, case.feeds, False)
+    for i, (a, b) in enumerate(zip(ref, want)):
         text = raw_disagreement("graph", a, b)
-        if text not in (None, REFUSED) and not refused(a, b) and \
+        if text not in (None, REJECTED) and not rejected(a, b) and \
                 not excused(case, case.feeds[i], a, b):
             return case, f"run {i}: {text}"
     kernels = on_kernels(case.bytes, case.feeds)
     for how, got in (("passes off", plain), ("settled", kernels)):
-        for i, (a, b) in enumerate(zip(got, host)):
-            text = raw_disagreement("graph", a, b, "the host")
-            if text not in (None, REFUSED) and not (
+        for i, (a, b) in enumerate(zip(got, ref)):
+            text = raw_disagreement("graph", a, b, "the reference")
+            if text not in (None, REJECTED) and not (
                     got is plain and runs_one_way(case, i, a, b)):
-                return case, f"run {i}, {how}: {text} (the host's)"
-    first = raw_disagreement("graph", host[0], want[0])
-    return case, REFUSED if first == REFUSED else None
+                return case, f"run {i}, {how}: {text} (the reference's)"
+    first = raw_disagreement("graph", ref[0], want[0])
+    return case, REJECTED if first == REJECTED else None

@@ -1,10 +1,10 @@
-"""Random graphs: what single nodes cannot show. Shape arithmetic, views of
-views, values that live long, branches and loops that see values around them.
+"""Random graphs, for what single nodes cannot test: shape arithmetic, views of
+views, long-lived values, branches and loops that capture outer values.
 
 A graph is drawn step by step at the sizes of its first run, and has no size in
-it: it then runs at other sizes, where both engines may refuse it. A value is
-*exact* as long as rounding cannot change it; only such values are compared,
-rounded or counted, so that engines cannot part ways over a last bit.
+it: it then runs at other sizes, where both engines may reject it. A value is
+*exact* if rounding cannot change it; only exact values are compared, rounded or
+counted by nodes, so that the last bit cannot change the control flow.
 """
 
 from typing import NamedTuple
@@ -31,7 +31,7 @@ class Value(NamedTuple):
 
 
 class Graph:
-    """A graph under construction: its nodes, and the float values in sight."""
+    """A graph under construction: its nodes, and the visible float values."""
 
     def __init__(self, draw, values, depth=0, names=None):
         self.d = draw
@@ -78,7 +78,7 @@ class Graph:
 
 
 def names_in(node):
-    """What a node reads, its bodies' nodes too."""
+    """Names that a node and the nodes of its bodies read."""
     names = set(node.input)
     for attr in node.attribute:
         names.update(o.name for o in attr.g.output)
@@ -88,8 +88,8 @@ def names_in(node):
 
 
 def needed(nodes, outputs):
-    """The nodes without those that no output needs: an engine may skip them,
-    or fail in them."""
+    """The nodes that outputs need: an engine may skip the others, or fail in
+    them."""
     wanted, kept = set(outputs), []
     for node in reversed(nodes):
         if wanted & set(node.output):
@@ -185,7 +185,7 @@ def transpose(g):
 
 @step
 def merge_dims(g):
-    """Shape -> Gather -> Concat -> Reshape: two neighbours become one."""
+    """Shape -> Gather -> Concat -> Reshape: two adjacent dims become one."""
     x = g.pick(rank=2)
     if x is None:
         return
@@ -261,7 +261,7 @@ def slice_axis(g):
 
 @step
 def halves(g):
-    """Split in two by computed sizes; both parts live on."""
+    """Split in two by computed sizes; both parts are used later."""
     x = g.pick(rank=1)
     if x is None:
         return
@@ -312,7 +312,7 @@ def filled(g):
 
 @step
 def gather_by_range(g):
-    """Gather with indices Range(0, n) made from the shape, reversed."""
+    """Gather with the reversed indices Range(0, n), from the shape."""
     x = g.pick(rank=1)
     if x is None:
         return
@@ -336,7 +336,7 @@ def pad_and_tile(g):
           (2 * x.shape[0],) + x.shape[1:], x.exact)
 
 
-# -- reductions and products --------------------------------------------------
+# -- reductions and matmuls ---------------------------------------------------
 
 
 @step
@@ -370,14 +370,14 @@ def square(g):
     if x is None or np.prod(x.shape[:-1]) * x.shape[-2] > LARGEST:
         return
     perm = list(range(x.rank - 2)) + [x.rank - 1, x.rank - 2]
-    turned = g.emit("Transpose", [x], perm=perm)
-    g.add(g.emit("Tanh", [g.emit("MatMul", [x, turned])]),
+    transposed = g.emit("Transpose", [x], perm=perm)
+    g.add(g.emit("Tanh", [g.emit("MatMul", [x, transposed])]),
           x.shape[:-1] + (x.shape[-2],), False)
 
 
 @step
 def normalise(g):
-    """A layer norm in pieces, as exporters write it."""
+    """A decomposed layer norm, as exporters write it."""
     x = g.pick(rank=1)
     if x is None:
         return
@@ -390,7 +390,7 @@ def normalise(g):
     g.add(g.emit("Div", [centred, root]), x.shape, False)
 
 
-# -- shapes that data decides -------------------------------------------------
+# -- data-dependent shapes ----------------------------------------------------
 
 
 @step
@@ -412,12 +412,12 @@ def positive_rows(g):
           (x.shape[0] + 1,) + x.shape[1:], True)
 
 
-# -- control ------------------------------------------------------------------
+# -- control flow -------------------------------------------------------------
 
 
 def body(g, inputs, values, grow):
-    """A graph that sees g's values; grow(inner) returns its outputs' names
-    with their types."""
+    """A graph that captures g's values; grow(inner) returns the names and
+    types of its outputs."""
     inner = Graph(g.d, g.values + values, g.depth + 1, g.names)
     outputs = grow(inner)
     return helper.make_graph(
@@ -467,9 +467,9 @@ def branch(g):
 
 @step
 def loop(g):
-    """Loop: a state of one shape, and what it was at each turn."""
+    """Loop: a state of one shape, and its value in each iteration."""
     x = g.pick()
-    turns = g.d.int(1, 3)
+    iterations = g.d.int(1, 3)
     state = Value(g.name(), x.shape, False)
     count, going = g.name(), g.name()
 
@@ -484,18 +484,18 @@ def loop(g):
         if g.d.chance(0.5):
             still = inner.emit("Identity", [going])
         else:
-            still = inner.emit("Less", [count, inner.const(turns - 1)])
+            still = inner.emit("Less", [count, inner.const(iterations - 1)])
         return [(still, BOOL), (name, FLOAT), (scanned, FLOAT)]
 
     inputs = [typed(count, INT64, []), typed(going, BOOL, []),
               typed(state.name, FLOAT)]
     graph = body(g, inputs, [state], grow)
-    trips = "turns" if g.d.chance(0.5) else g.const(turns)
-    # At least one turn: without any, nobody knows the shape of a row.
+    trips = "trips" if g.d.chance(0.5) else g.const(iterations)
+    # At least one iteration: without any, the shape of a row is unknown.
     final, scans = g.emit("Loop", [trips, g.d.pick(["", g.const(True, bool)]),
                                    x], 2, body=graph)
     g.add(final, x.shape, False)
-    if x.rank < 5:  # how many turns there were is known when it runs
+    if x.rank < 5:  # the number of iterations is known only at run time
         g.add(g.emit("ReduceSum", [scans, g.const([0])], keepdims=0), x.shape,
               False)
 
@@ -532,7 +532,8 @@ CONTROL = (branch, loop, scan)
 
 
 class GraphCase:
-    """A model, and feeds at several sizes; the first come again at the end."""
+    """A model, and feeds at several sizes; the first are repeated at the
+    end."""
 
     op = "graph"
 
@@ -556,7 +557,7 @@ class GraphCase:
             kept = [g.emit("Identity", ["x0"])]
         inputs = [typed(f"x{i}", FLOAT, list(names))
                   for i, names in enumerate(dims)]
-        inputs += [typed("flag", BOOL, []), typed("turns", INT64, [])]
+        inputs += [typed("flag", BOOL, []), typed("trips", INT64, [])]
         return helper.make_graph(
             needed(g.nodes, kept), "case", inputs,
             [helper.make_empty_tensor_value_info(n) for n in kept],
@@ -566,7 +567,7 @@ class GraphCase:
         values = {f"x{i}": d.rng.integers(-6, 7, [sizes[s] for s in names])
                   .astype(np.float32) / 2 for i, names in enumerate(dims)}
         return {**values, "flag": np.array(d.chance(0.7)),
-                "turns": np.array(d.int(1, 3), np.int64)}
+                "trips": np.array(d.int(1, 3), np.int64)}
 
     def __str__(self):
         ops = " ".join(n.op_type for n in self.graph.nodes)

@@ -1,12 +1,12 @@
-"""The same case on the host and on generated kernels, and how far they may be
-apart.
+"""The same case on reference kernels and on generated kernels, and the allowed
+difference.
 
-A model is loaded twice in one process: with reference=True, where device/reference
-computes everything, and with kernels, which are compiled when it settles.
-Results must agree:
+A model is loaded twice in one process: with reference=True, where
+src/device/reference computes everything, and with kernels, which are compiled
+when it settles. Results must agree:
 
-  integers, bools, movement   to the bit
-  elementwise                 4 ulp of the result, or of what OF names
+  integers, bools, movement   bit by bit
+  elementwise                 4 ulp of the result, or of the value in OF
   sums of products            2 * K * eps * sum |a * b|
   sums                        2 * n * eps * sum |x|
 
@@ -26,17 +26,17 @@ from fused import FusedCase
 
 ROOT = Path(__file__).resolve().parents[2]
 os.environ.setdefault("LIMBER_JIT", "process")
-os.environ.setdefault("LIMBER_COMPILE", "settle")  # one tier, then the other
+os.environ.setdefault("LIMBER_COMPILE", "settle")  # compiles on settle
 os.environ.setdefault("LIMBER_JIT_PATH", str(ROOT / "build" / "limber-jit"))
 
-SETTLE = 600  # seconds; more than any case needs
+SETTLE = 600  # seconds; more than every case needs
 LIMITS = {"loop_limit": 1000, "memory_limit": 1 << 28}
 
 ULPS = 4
 RECURRENT = ("LSTM", "GRU", "RNN")
 
-# What the 4 ulp are of where they are not of the result, from the case and its
-# result; and why: a formula in which a difference cancels, or sums behind it.
+# The value whose ulps count where it is not the result, computed from the case
+# and its result; and why: cancellation in the formula, or sums.
 OF = {
     "Gelu": (lambda case, y: case.inputs[0], "1 + erf, 1 + tanh near -1"),
     "HardSwish": (lambda case, y: case.inputs[0], "x / 6 + 1 / 2 near x = -3"),
@@ -57,14 +57,14 @@ OF = {
        for op in RECURRENT},
 }
 
-# Elements that are not compared: op -> where, from the first input; why not.
+# Elements that are not compared: op -> mask, from the first input; reason.
 APART = {
     op: (lambda x: np.abs(x) >= 2.0**48,
          "angles past 2^48 are taken for 0: pi has too few digits there")
     for op in ("Sin", "Cos", "Tan")
 }
 
-# op -> how many terms a result sums, from the case's inputs and the result
+# op -> number of terms of a sum, from the case's inputs and the result
 SUMS = {
     "MatMul": lambda case, y: case.inputs[0].shape[-1],
     "Gemm": lambda case, y: gemm_depth(case) + 2,  # alpha, beta * c
@@ -75,7 +75,7 @@ SUMS = {
     "ReduceL1": lambda case, y: terms(case, y),
     "ReduceSumSquare": lambda case, y: terms(case, y) + 1,
     "Conv": lambda case, y: np.prod(case.inputs[1].shape[1:]) + 1,
-    "ConvTranspose": lambda case, y: upconv_depth(case) + 1,
+    "ConvTranspose": lambda case, y: conv_transpose_depth(case) + 1,
 }
 
 
@@ -83,7 +83,7 @@ def gemm_depth(case):
     return case.inputs[0].shape[0 if case.attrs.get("transA") else 1]
 
 
-def upconv_depth(case):
+def conv_transpose_depth(case):
     channels, _, *taps = case.inputs[1].shape
     return channels // case.attrs.get("group", 1) * np.prod(taps)
 
@@ -102,8 +102,8 @@ def spatial(case):
 
 
 def of_norm(case, axes):
-    """n * largest x / deviation * scale, and the bias: what rounding errors
-    of the mean, the variance and the sum at the end are parts of."""
+    """n * max |x| / deviation * scale + bias: the magnitude of the rounding
+    errors of the mean, the variance and the final sum."""
     x = np.float64(case.inputs[0])
     per_channel = case.op == "InstanceNormalization"
     shape = (-1,) + (1,) * (x.ndim - 2) if per_channel else None
@@ -137,12 +137,12 @@ def of_recurrent(case, y):
 # -- running ------------------------------------------------------------------
 
 
-def load_on_host(model, **options):
+def load_reference(model, **options):
     return limber.load(model, threads=1, reference=True, **LIMITS, **options)
 
 
 def attempt(function):
-    """What it returns, or the Failure that an error of Limber's is."""
+    """The result of the function, or a Failure for an error of Limber."""
     try:
         return function()
     except limber.Error as error:
@@ -154,16 +154,17 @@ def run_model(model, feeds):
     return run_named(model, model.outputs, feeds)
 
 
-def run_on_host(model, feeds):
-    return attempt(lambda: run_model(load_on_host(model), feeds))
+def run_reference(model, feeds):
+    return attempt(lambda: run_model(load_reference(model), feeds))
 
 
 left_out = 0  # kernels, in this process so far
 
 
 def settle(session):
-    """All kernels that the session wants must be there in the end. Sessions
-    of a process share them: only the first that wants a bad one fails."""
+    """All kernels that the session requests must be compiled at the end.
+    Sessions of a process share them: only the first that requests a failing
+    kernel reports it."""
     global left_out
     session.settle(SETTLE)
     stats = session.stats()
@@ -187,8 +188,8 @@ def run_settled(model, feeds):
 
 
 def ulps_apart(a, b):
-    """How many floats lie between a and b; NaNs are 0 from each other and far
-    from all else."""
+    """The number of floats between a and b; NaNs are equal to each other and
+    far from everything else."""
     bits = np.dtype(f"i{a.dtype.itemsize}")
     low = np.iinfo(bits).min
 
@@ -202,60 +203,62 @@ def ulps_apart(a, b):
 
 
 def magnitude(case, i):
-    """Output i of the case with all its inputs' signs gone: sum |a * b|."""
+    """Output i of the case with absolute values of all inputs: sum |a * b|."""
     inputs = [np.abs(x) if x is not None and x.dtype.kind == "f" else x
               for x in case.inputs]
     attrs = {k: abs(v) if isinstance(v, float) else v
              for k, v in case.attrs.items()}
     positive = replace(case, inputs=inputs, attrs=attrs)
-    return run_on_host(positive.model(), positive.feeds())[i]
+    return run_reference(positive.model(), positive.feeds())[i]
 
 
-def room(case, i, host):
-    """How far apart finite results may be, ulps of the result aside."""
-    eps = np.finfo(host.dtype).eps
+def allowance(case, i, ref):
+    """The allowed difference of finite results, besides ulps of the result."""
+    eps = np.finfo(ref.dtype).eps
     if case.op in SUMS:
-        n = SUMS[case.op](case, host)
+        n = SUMS[case.op](case, ref)
         return 2 * n * eps * np.float64(magnitude(case, i))
     if case.op in OF and (i == 0 or case.op in RECURRENT):
         of, _ = OF[case.op]
-        return ULPS * eps * np.abs(of(case, host).astype(np.float64))
-    return np.zeros(host.shape)
+        return ULPS * eps * np.abs(of(case, ref).astype(np.float64))
+    return np.zeros(ref.shape)
 
 
-def too_far(case, i, got, host):
-    """Where results are further apart than they may be."""
+def too_far(case, i, got, ref):
+    """Elements whose difference exceeds the allowance."""
     if isinstance(case, FusedCase):
-        return case.too_far(i, got, host)
-    if host.dtype.kind != "f":
-        return got != host
-    signs = (got == 0) & (host == 0) & (np.signbit(got) != np.signbit(host))
+        return case.too_far(i, got, ref)
+    if ref.dtype.kind != "f":
+        return got != ref
+    signs = (got == 0) & (ref == 0) & (np.signbit(got) != np.signbit(ref))
     with np.errstate(all="ignore"):
-        apart = np.abs(np.float64(got) - np.float64(host))
-        bad = (ulps_apart(got, host) > ULPS) & ~(apart <= room(case, i, host))
+        apart = np.abs(np.float64(got) - np.float64(ref))
+        bad = (ulps_apart(got, ref) > ULPS) & \
+            ~(apart <= allowance(case, i, ref))
     if case.op in APART:
         bad &= ~APART[case.op][0](case.inputs[0])
     return bad | signs
 
 
-def difference(case, got, host):
-    """None, or how results on kernels differ from those of the host."""
-    if isinstance(got, Failure) or isinstance(host, Failure):
-        same = isinstance(got, Failure) and isinstance(host, Failure) and \
-            got.kind == host.kind
-        return None if same else f"{outcome(got)}, the host {outcome(host)}"
-    text = names_differ(got, host)
+def difference(case, got, ref):
+    """None, or how results on kernels differ from those of the reference."""
+    if isinstance(got, Failure) or isinstance(ref, Failure):
+        same = isinstance(got, Failure) and isinstance(ref, Failure) and \
+            got.kind == ref.kind
+        return None if same else f"{outcome(got)}, the reference {outcome(ref)}"
+    text = names_differ(got, ref)
     if text:
         return text
-    for i, (a, b) in enumerate(zip(got, host)):
+    for i, (a, b) in enumerate(zip(got, ref)):
         if a.dtype != b.dtype or a.shape != b.shape:
-            return f"output {i}: {a.dtype}{list(a.shape)}, the host's " \
+            return f"output {i}: {a.dtype}{list(a.shape)}, the reference's " \
                    f"{b.dtype}{list(b.shape)}"
         bad = too_far(case, i, a, b)
         if np.any(bad):
             at = tuple(int(n) for n in np.argwhere(bad)[0])
             return (f"output {i}: {np.count_nonzero(bad)} of {bad.size} "
-                    f"values differ, first {list(at)}: {a[at]!r}, the host's "
+                    f"values differ, first {list(at)}: {a[at]!r}, the "
+                    f"reference's "
                     f"{b[at]!r}")
     return None
 
@@ -264,23 +267,22 @@ def outcome(result):
     return str(result) if isinstance(result, Failure) else "runs"
 
 
-def kernels_disagree(case, host):
-    """None, or how kernels give something else than `host`, the result of
-    run_on_host."""
+def kernels_disagree(case, ref):
+    """None, or how kernels differ from `ref`, the result of run_reference."""
     if case.op in RANDOM:
         return None
     first, settled = run_settled(case.model(), case.feeds())
     for when, result in (("before settle", first), ("settled", settled)):
-        text = difference(case, result, host)
+        text = difference(case, result, ref)
         if text:
             return f"{when}: {text}"
     return None
 
 
 def check_fused(seed):
-    """(case, how kernels and host disagree about it or None)"""
+    """(case, how generated and reference kernels disagree, or None)"""
     case = FusedCase(seed)
-    host = run_on_host(case.model(), case.feeds())
-    if isinstance(host, Failure):
-        return case, f"the host {host}"
-    return case, case.wrong(host) or kernels_disagree(case, host)
+    ref = run_reference(case.model(), case.feeds())
+    if isinstance(ref, Failure):
+        return case, f"the ref {ref}"
+    return case, case.wrong(ref) or kernels_disagree(case, ref)

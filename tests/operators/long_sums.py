@@ -1,4 +1,4 @@
-"""How exact long sums are: every reduction, in every layout, at some tiers.
+"""Accuracy of long sums: every reduction, in every layout, at some tiers.
 
     long_sums.py [--tiers TIER[/THREADS],...] [--cases NAME,...] [--n N,...]
                  [--seeds A:B]
@@ -6,16 +6,16 @@
 prints, as JSON, for each tier the worst relative error of each case and length
 over the seeds, of Limber or of ONNX Runtime (tier `onnxruntime`), against the
 same computed by numpy in float64. All data is positive, so that the relative
-error of a sum does not depend on what cancels.
+error of a sum does not depend on cancellation.
 
-An operator that reduces is measured by the relative error of its results. One
-that keeps the shape (softmax, normalisation) rounds each element besides,
-which says nothing about its sums: it is measured along each line by how far
-all elements together are moved (the mean of the differences) and scaled (the
-differences' share of the result), relative to the result.
+For an operator that reduces, the measure is the relative error of its results.
+One that keeps the shape (softmax, normalisation) also rounds each element,
+which is not an error of its sums: the measure is, along each reduced line, the
+common shift (the mean of the differences) and the common scaling (the
+projection of the differences on the result), relative to the result.
 
-Each tier is a process of its own, as the environment selects it. All of them
-get the same inputs, as files, so that the exact result is computed once.
+Each tier has its own process, because the environment selects it. All get the
+same inputs, as files, so that the exact result is computed once.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# What a sum of n elements is cut into where its operator has two axes.
+# Splits a sum of n elements for operators that have two axes.
 SIDES = {49: (7, 7), 1000: (25, 40), 60_000: (240, 250),
          1 << 20: (1024, 1024), 10**7: (2500, 4000)}
 MOST = 2 * 10**7  # elements of an input
@@ -73,9 +73,9 @@ def model(nodes, rank, consts=(), opset=21):
 
 
 class Case:
-    """`build(n)` makes the model, `shape(n)` the dims of x, `exact(x)` the
-    result in float64. Elements that belong to one sum lie along `axes` of a
-    result that keeps the shape; None: the result is reduced."""
+    """`build(n)` returns the model, `shape(n)` the dims of x, `exact(x)` the
+    result in float64. For a result that keeps the shape, `axes` are those
+    that are summed; None: the result is reduced."""
 
     def __init__(self, build, shape, exact, axes=None):
         self.build, self.shape, self.exact = build, shape, exact
@@ -83,7 +83,7 @@ class Case:
 
 
 def channels(n):
-    """One and a half vectors of the widest, and fewer of the longest sums."""
+    """One and a half vectors of the widest kind; fewer for the longest sums."""
     return 24 if n <= 60_000 else min(8, MOST // n)
 
 
@@ -126,7 +126,7 @@ def transposed(op):
                 lambda x: REDUCTIONS[op](x, 0))
 
 
-# Behind a convolution a feature map lies with channels last.
+# After a convolution a feature map is channels last.
 SPACE = (2, 3)
 
 
@@ -170,7 +170,7 @@ def plain(node, rank, shape, exact, consts=(), axes=None):
 
 
 def pool(op, **attrs):
-    """One window over the whole image."""
+    """One window over the whole feature map."""
     return lambda n, name: helper.make_node(
         op, [name], ["y"], kernel_shape=SIDES[n], **attrs)
 
@@ -262,7 +262,7 @@ def normalised():
                              ["y", "rm", "rv"], training_mode=1)
     out["BatchNormalization"] = plain(
         batch, 4, planes, lambda x: normal(x, (0, 2, 3)), params, (0, 2, 3))
-    # LayerNormalization of short rows is beyond the bound: docs/roadmap.md.
+    # LayerNormalization of short rows exceeds the bound: docs/roadmap.md.
     out["RMSNormalization"] = Case(
         lambda n: model(
             [helper.make_node("RMSNormalization", ["x", "s"], ["y"])], 2,
@@ -336,8 +336,8 @@ def runner_of(tier, built, x):
 
 
 def serve(tier, pipe):
-    """Runs a case on an input, as often as told: the process of a tier. A run
-    is a name, a length and two files, of the input and for the result."""
+    """The process of a tier: runs cases on request. A request has a case name,
+    a length and two files, of the input and for the result."""
     known, present = cases(), None
     for name, n, source, target in iter(pipe.recv, None):
         x = np.load(source)
@@ -349,10 +349,10 @@ def serve(tier, pipe):
 
 
 class Tier:
-    def __init__(self, name, folder):
+    def __init__(self, name, directory):
         os.environ.update({**NATIVE, **ON, **TIERS[name.split("/")[0]][0]})
         context = multiprocessing.get_context("spawn")
-        self.file = str(Path(folder) / name.replace("/", "-")) + ".npy"
+        self.file = str(Path(directory) / name.replace("/", "-")) + ".npy"
         self.pipe, other = context.Pipe()
         self.process = context.Process(target=serve, args=(name, other))
         self.process.start()
@@ -362,7 +362,8 @@ class Tier:
         self.pipe.send((*run, self.file))
 
     def end(self):
-        """The result of the run; None: the engine has no such operator."""
+        """The result of the run; None: the engine does not have the
+        operator."""
         return np.load(self.file, "r") if self.pipe.recv() else None
 
     def stop(self):
@@ -370,10 +371,10 @@ class Tier:
         self.process.join()
 
 
-def errors_of(tiers, case, name, n, seed, folder):
+def errors_of(tiers, case, name, n, seed, directory):
     """{tier: error} of one input."""
     x = data_of(case, name, n, seed)
-    source = str(Path(folder) / "x.npy")
+    source = str(Path(directory) / "x.npy")
     np.save(source, x)
     for tier in tiers.values():
         tier.begin(name, n, source)
@@ -389,11 +390,12 @@ def measure(names, lengths, seeds, wanted):
     """{tier: {case: {n: (worst error, the first seed that has it)}}}"""
     known = cases()
     out = {tier: {} for tier in wanted}
-    with tempfile.TemporaryDirectory(dir=SHARED) as folder:
-        tiers = {tier: Tier(tier, folder) for tier in wanted}
+    with tempfile.TemporaryDirectory(dir=SHARED) as directory:
+        tiers = {tier: Tier(tier, directory) for tier in wanted}
         for name in names or known:
             for n in lengths:
-                found = [(errors_of(tiers, known[name], name, n, seed, folder),
+                found = [(errors_of(tiers, known[name], name, n, seed,
+                                    directory),
                           seed) for seed in seeds]
                 for tier in wanted:
                     worst = max(((e[tier], -seed) for e, seed in found))

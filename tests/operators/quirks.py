@@ -1,10 +1,10 @@
-"""Where the two engines differ on purpose, each with its reason.
+"""Intended differences of the two engines, each with its reason.
 
-A quirk names operators and says of which cases it is the cause (`holds`). It
-excuses no more than it explains: `mask` gives the elements of an output that
-are not compared, all others are; `instead` gives the results with which
-Limber's are compared where ONNX Runtime's are wrong or missing. Where ONNX's
-text and ONNX Runtime differ, Limber follows the text.
+A quirk names operators and decides which cases it applies to (`holds`). It
+excuses only what it explains: `mask` selects the elements of an output that are
+not compared; `instead` computes the results that Limber's are compared with
+where ONNX Runtime's are wrong or missing. Where the ONNX specification and ONNX
+Runtime differ, Limber follows the specification.
 `python tests/operators/quirks.py` prints the table.
 """
 
@@ -24,7 +24,7 @@ class Quirk(NamedTuple):
     reason: str
     instead: Optional[Callable] = None  # case -> expected outputs
     mask: Optional[Callable] = None  # (case, output, got, want) -> elements
-    refuses: str = ""  # Limber refuses the case by an error that says this
+    rejects: str = ""  # text of the error by which Limber rejects the case
 
 
 REDUCTIONS = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp",
@@ -153,7 +153,7 @@ def mask_output(case, i, got, want):
     return (i == 1) & (got == True) & (want == False)  # noqa: E712
 
 
-# -- what is right instead ----------------------------------------------------
+# -- correct results ----------------------------------------------------------
 
 
 def reference(case):
@@ -161,7 +161,7 @@ def reference(case):
     try:
         with np.errstate(all="ignore"):
             return ReferenceEvaluator(case.model()).run(None, case.feeds())
-    except Exception as error:  # its errors have no common base
+    except Exception as error:  # its errors have no common base class
         return Failure(error)
 
 
@@ -192,7 +192,7 @@ def sums(x, case):
 
 
 def reduced_nothing(case):
-    """Reductions of no elements: their neutral values."""
+    """Reductions of no elements: their neutral elements."""
     x = case.inputs[0]
     axes, keep = axes_of(case)
     if axes == ():
@@ -223,7 +223,7 @@ def log_sum_exp(case):
 
 
 def resized_as_float(case):
-    """Theirs, of the same numbers as float32, then rounded and saturated."""
+    """ONNX Runtime's result in float32, then rounded and saturated."""
     x = case.inputs[0]
     real = replace(case, inputs=[x.astype(np.float32), *case.inputs[1:]])
     y = run_theirs(real.model(), real.feeds())
@@ -261,7 +261,8 @@ def einsum(case):
 
 
 def reshaped_to_nothing(case):
-    """-1 is what other dims leave of the input's, without those of 0."""
+    """-1 is the number of the input's elements divided by the other dims,
+    without dims of 0."""
     x, want = case.inputs[0], list(case.inputs[1])
     keep = not case.attrs.get("allowzero")
     dims = [x.shape[i] if d == 0 and keep else int(d)
@@ -276,7 +277,8 @@ def reshaped_to_nothing(case):
 
 
 def explicit_pads(case):
-    """Theirs, with the pads that the text gives in place of auto_pad."""
+    """ONNX Runtime's result with the pads that the specification defines for
+    auto_pad."""
     x, kernel = case.inputs[0], kernel_of(case)
     dilations = case.attrs.get("dilations") or [1] * len(kernel)
     begins, ends = [], []
@@ -293,15 +295,15 @@ def explicit_pads(case):
 
 
 def explicit_output(case):
-    """Theirs, with output_shape = input * stride as an attribute."""
+    """ONNX Runtime's result with output_shape = input * stride."""
     shape = [n * s for n, s in zip(case.inputs[0].shape[2:], strides_of(case))]
     again = replace(case, attrs={**case.attrs, "output_shape": shape})
     return run_theirs(again.model(), again.feeds())
 
 
 def explicit_mask(case):
-    """Theirs, with the causal mask as an input: query i sees keys up to
-    i + past."""
+    """ONNX Runtime's result with the causal mask as an input: query i attends
+    to keys up to i + past."""
     q, k, _, mask, past = case.inputs[:5]
     flat = q.ndim == 3
     q_len, k_len = (x.shape[1 if flat else 2] for x in (q, k))
@@ -325,7 +327,7 @@ def window_of_one(case):
 
 
 def known_sizes(case):
-    """Theirs, with the sizes as a constant."""
+    """ONNX Runtime's result with the sizes as a constant."""
     return resized_as_float(replace(case, constants=(*case.constants, 3)))
 
 
@@ -343,7 +345,7 @@ def resized(case):
 
 def resized_by_policy(case):
     """By ONNX's reference. It does not round the sizes that the policy gives
-    where corners are aligned, so they are given to it there."""
+    where corners are aligned, so they are passed explicitly there."""
     mode = case.attrs.get("coordinate_transformation_mode")
     if mode != "align_corners":
         return reference(case)
@@ -388,10 +390,10 @@ QUIRKS = [
     Quirk(("ArgMax", "ArgMin"), empty,
           "an empty input: as above", instead=index_of_nothing),
     Quirk(("ArgMax", "ArgMin"), empty,
-          "an empty axis has no index: ours refuses it, theirs returns the "
-          "input's shape", refuses="is empty: there is no index to name"),
+          "an empty axis has no index: ours rejects it, theirs returns the "
+          "input's shape", rejects="is empty, so there is no index to return"),
     Quirk(("ReduceMax", "ReduceMin", "ScatterElements", "ScatterND"), both_run,
-          "NaN: ours passes it on, as numpy does; theirs depends on its place",
+          "NaN: ours passes it on, as numpy does; theirs depends on its position",
           mask=ours_is_nan),
     Quirk(("ReduceLogSumExp",), integer,
           "integers: theirs truncates every exponential, ours the result",
@@ -410,7 +412,7 @@ QUIRKS = [
           instead=resized, mask=off_by_one),
     Quirk(("Resize",), kept_aspect,
           "keep_aspect_ratio_policy without axes scales the batch too, which "
-          "theirs refuses", instead=resized_by_policy, mask=off_by_one),
+          "theirs rejects", instead=resized_by_policy, mask=off_by_one),
     Quirk(("Resize",), fails_with("'sizes' (0)"),
           "theirs infers no shape from sizes that it does not know",
           instead=known_sizes, mask=off_by_one),

@@ -1,7 +1,7 @@
-"""tests/operators/repro.py OP SEED [COUNT] -- runs one case, or COUNT cases from
-SEED on, and prints them: what test_operators.py runs. `graph` as OP runs the
-random graphs, `fused` the random partitions. LIMBER_ISA chooses the level of
-the kernels."""
+"""tests/operators/repro.py OP SEED [COUNT] -- runs one case, or COUNT cases
+from SEED on, and prints them: what test_operators.py runs. `graph` as OP runs
+the random graphs, `fused` the random partitions. LIMBER_ISA chooses the level
+of the kernels."""
 
 import sys
 
@@ -14,7 +14,7 @@ def main():
     bad = 0
     for n in range(seed, seed + count):
         case, text = suite.check(op, n)
-        bad += text not in (None, suite.REFUSED)
+        bad += text not in (None, suite.REJECTED)
         if text or count == 1:
             print(f"{op} {n}: {case}\n  {text or 'agree'}")
     return 1 if bad else 0

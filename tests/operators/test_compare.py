@@ -1,8 +1,8 @@
-"""What compare.py and quirks.py must not excuse."""
+"""Differences that compare.py and quirks.py must not excuse."""
 
 import numpy as np
 from case import Case, Failure, Results
-from compare import REFUSED, disagreement
+from compare import REJECTED, disagreement
 
 import limber
 
@@ -20,14 +20,14 @@ F32 = np.float32
 ONES = np.ones(3, F32)
 
 
-def test_two_refusals_are_no_agreement():
+def test_two_rejections_are_not_an_agreement():
     theirs = Failure(RuntimeError("INVALID_ARGUMENT"))
     for error in (limber.InvalidModel, limber.InvalidArgument,
                   limber.Unsupported):
-        assert disagreement(case(), Failure(error("x")), theirs) == REFUSED
+        assert disagreement(case(), Failure(error("x")), theirs) == REJECTED
 
 
-def test_an_internal_error_is_no_refusal():
+def test_an_internal_error_is_not_a_rejection():
     theirs = Failure(RuntimeError("INVALID_ARGUMENT"))
     for error in (limber.InternalError, limber.DeviceError, limber.OutOfMemory,
                   RuntimeError, TypeError, SystemError):
@@ -62,7 +62,7 @@ def test_other_values_of_resized_integers_are_compared():
     assert disagreement(c, results(np.int8([[[3, 2, 3, 4]]])), want)
 
 
-def test_an_empty_product_is_compared_with_numpy():
+def test_an_empty_matmul_is_compared_with_numpy():
     c = case("MatMul", [np.zeros((2, 0), F32), np.zeros((0, 2), F32)])
     theirs = Failure(RuntimeError("FAIL"))
     zeros = np.zeros((2, 2), F32)
@@ -79,10 +79,10 @@ def test_a_mask_excuses_no_data():
     assert disagreement(c, results(ONES, no), results(ONES, yes))
 
 
-def test_a_refusal_is_excused_by_what_it_says():
+def test_a_rejection_is_excused_by_its_message():
     c = case("ArgMax", [np.zeros((2, 0), F32)], axis=1)
     want = results(np.zeros((2, 1), np.int64))
-    said = "dim 1 of [2,0] is empty: there is no index to name"
+    said = "dim 1 of [2,0] is empty, so there is no index to return"
     for error, excused in ((limber.InvalidArgument(said), True),
                            (limber.InvalidArgument("no"), False),
                            (limber.InternalError(said), False)):

@@ -1,7 +1,7 @@
 """Operators of ONNX Runtime (com.microsoft) against ONNX Runtime itself.
 
 A case is drawn from its operator's name and a number: sizes that favour 1,
-inputs left out, attributes. Both engines run it, Limber before and after
+omitted inputs, attributes. Both engines run it, Limber before and after
 settling.
 """
 
@@ -21,7 +21,7 @@ OPTIONAL = 0.5
 
 
 class Draw:
-    """What chance decides of one case."""
+    """The random choices of one case."""
 
     def __init__(self, op, seed):
         self.py = random.Random(f"{op} {seed}")
@@ -48,7 +48,7 @@ class Draw:
         return self.signed_bytes(*shape)
 
     def signed_bytes(self, *shape):
-        """As those of test_quantized.py."""
+        """As in test_quantized.py."""
         return self.ints(np.int8, -64, 65, *shape)
 
     def zero(self, like, *shape):
@@ -191,8 +191,8 @@ def rotary(d):
 
 
 def group_query_attention(d):
-    """A first run, or one behind what was kept, of one row or, for a single
-    sequence, several; what is kept may have room for more."""
+    """A first run, or one with past keys and values, of one row or, for a
+    single sequence, several; the cache may have capacity for more."""
     b, s, past = d.size(), d.size(), d.py.choice((0, d.size()))
     if past and b > 1:
         s = 1
@@ -205,17 +205,18 @@ def group_query_attention(d):
                         ("local_window_size", 4)):
         if d.py.random() < 0.3:
             attrs[name] = value
-    turns = [None, None]
+    rotations = [None, None]
     if d.py.random() < 0.6:
         attrs |= {"do_rotary": 1, "rotary_interleaved": d.py.randint(0, 1)}
-        turns = caches(80, size // 2)
+        rotations = caches(80, size // 2)
     q, k, v = d.f32(b, s, heads * size), d.f32(b, s, kv * size), \
         d.f32(b, s, kv * size)
     if d.py.random() < 0.3:
         q, k, v = np.concatenate([q, k, v], 2), None, None
-    room = past if d.py.random() < 0.7 else total + d.size()
-    return [q, k, v, d.f32(b, kv, room, size), d.f32(b, kv, room, size),
-            lengths, np.array(total, np.int32), *turns, None,
+    capacity = past if d.py.random() < 0.7 else total + d.size()
+    return [q, k, v, d.f32(b, kv, capacity, size),
+            d.f32(b, kv, capacity, size),
+            lengths, np.array(total, np.int32), *rotations, None,
             d.f32(1, 1, s, total) if d.py.random() < 0.4 else None], attrs
 
 
@@ -226,7 +227,7 @@ def matmul_of_few_bits(d):
     b = d.ints(np.uint8, 0, 256, n, blocks, block * bits // 8)
     scales = d.scale(n, blocks)
     zeros = d.maybe(d.ints(np.uint8, 0, 256, n, -(-blocks * bits // 8)))
-    if d.py.random() < 0.5:  # as older tools write them
+    if d.py.random() < 0.5:  # as older tools write it
         scales = scales.ravel()
         zeros = None if zeros is None else zeros.ravel()
     return [d.f32(2, m, k), b, scales, zeros, None, d.maybe(d.f32(n))], {
@@ -312,7 +313,7 @@ def gates(d):
     way = 1 if one else 2
     w = d.bytes(way, n, 4 * h)
     r = d.ints(w.dtype, 0, 65, way, h, 4 * h)
-    x = d.ints(np.float32, -128, 128, s, b, n)  # quantised without a loss
+    x = d.ints(np.float32, -128, 128, s, b, n)  # quantised without loss
     x.flat[0], x.flat[-1] = -128, 127
     return [x / 100, w, r, d.f32(way, 8 * h), None, None, None, None,
             d.scale(way) / 5, d.zero(w, way), d.scale(way) / 5,
@@ -321,7 +322,7 @@ def gates(d):
         "direction": "forward" if one else "bidirectional"}
 
 
-# op -> (what draws inputs and attributes, outputs compared)
+# op -> (function that draws inputs and attributes, outputs compared)
 OPERATORS = {
     "Gelu": (same_shape(1), [0]),
     "BiasGelu": (same_shape(2), [0]),
@@ -361,7 +362,7 @@ TOLERANCES = {
     "DynamicQuantizeLSTM": (0.02, "theirs rounds every step's state to 8 bits"),
     "FastGelu": (1e-4, "their tanh"),
 }
-OWN_DOMAIN = {"SimplifiedLayerNormalization": ""}  # kept in ONNX's by them
+OWN_DOMAIN = {"SimplifiedLayerNormalization": ""}  # in ONNX's domain
 IS_WEIGHT = {"FusedConv": [1, 2], "Attention": [1, 2], "QAttention": [1],
              "MatMulNBits": [1, 2, 3, 5], "GatherBlockQuantized": [0, 2, 3],
              "RotaryEmbedding": [2, 3],
@@ -369,7 +370,7 @@ IS_WEIGHT = {"FusedConv": [1, 2], "Attention": [1, 2], "QAttention": [1],
              "EmbedLayerNormalization": [2, 3, 4, 5, 6], "QLinearSoftmax": [1, 2, 3, 4],
              "QLinearSigmoid": [1, 2, 3, 4], "QLinearLeakyRelu": [1, 2, 3, 4]}
 
-# Operators whose inputs have heads side by side: models say how wide they are.
+# Operators whose inputs have packed heads: models declare the last dim.
 KNOWN_WIDTH = ("GroupQueryAttention", "RotaryEmbedding")
 
 
@@ -381,7 +382,7 @@ def dims_of(op, i, x):
 
 
 def meant(op, inputs, y):
-    """Without rows behind the end of a sequence: they may be anything."""
+    """Without rows beyond the end of a sequence, which are undefined."""
     if op != "GroupQueryAttention":
         return y
     y = np.moveaxis(y, -2, 1).copy()
@@ -391,7 +392,7 @@ def meant(op, inputs, y):
 
 
 def wanted(op, inputs, outputs):
-    """Those that this case can have."""
+    """The outputs that this case can have."""
     if op == "EmbedLayerNormalization" and inputs[7] is None:
         return [0]
     if op == "Attention" and inputs[4] is None:
@@ -406,7 +407,7 @@ def model_of(op, inputs, attrs, outputs):
     weights = IS_WEIGHT.get(op, [])
     made = [f"y{i}" if i in outputs else "" for i in range(max(outputs) + 1)]
     if op == "EmbedLayerNormalization" and len(made) == 1:
-        made.append("unused")  # theirs always makes it
+        made.append("unused")  # ONNX Runtime always computes it
     domain = OWN_DOMAIN.get(op, "com.microsoft")
     node = helper.make_node(op, names, made, "node", domain=domain, **attrs)
     given = [(i, x) for i, x in enumerate(inputs) if x is not None]
@@ -438,7 +439,7 @@ def differs(op, got, want):
         if not np.allclose(got, want, 1e-4, atol, equal_nan=True):
             return f"off by {np.abs(got - want).max()}"
         return None
-    # A sum that lies between two levels may be rounded to either.
+    # A sum halfway between two quantised values may be rounded to either.
     off = np.abs(got.astype(np.int64) - want.astype(np.int64))
     exact = want.dtype in (np.int32, np.int64)
     return f"off by {off.max()}" if off.max(initial=0) > (not exact) else None
@@ -462,15 +463,15 @@ def test_an_operator_agrees_with_onnx_runtime(op):
                     if (text := differs(op, meant(op, inputs, got),
                                         meant(op, inputs, want)))]
             session.settle(300)
-        if op == "MatMulNBits":  # weights are made when the model is loaded
+        if op == "MatMulNBits":  # dequantised when the model is loaded
             bad += [f"seed {seed}: {step['op']} in every run"
                     for step in session.profile(None, feeds)
                     if step["op"] not in ("MatMul", "Add")]
     assert not bad, "\n".join(bad)
 
 
-def test_packed_heads_are_those_apart():
-    """ONNX Runtime takes them on GPUs alone."""
+def test_packed_and_separate_heads_agree():
+    """ONNX Runtime supports packed ones only on GPUs."""
     d = Draw("packed", 0)
     b, s, heads, size = 2, 5, 2, 8
     parts = [d.f32(b, s, heads, size) for _ in range(3)]
@@ -492,7 +493,7 @@ def test_packed_heads_are_those_apart():
     ("MatMulNBits", 5, {}, "g_idx"),
     ("MatMulNBits", 3, {"bits": 3}, "bits other than 4 and 8"),
 ])
-def test_what_is_not_done_is_refused_by_name(op, count, attrs, what):
+def test_unsupported_features_are_rejected_by_name(op, count, attrs, what):
     names = [f"x{i}" for i in range(count)]
     node = helper.make_node(op, names, ["y"], "node", domain="com.microsoft",
                             **attrs)

@@ -1,9 +1,10 @@
-"""Long sums are as exact as ONNX Runtime's, in every layout and at every tier.
+"""Long sums are as accurate as ONNX Runtime's, in every layout and at every
+tier.
 
 The worst error over the seeds is at most twice that of ONNX Runtime, or of one
-rounding (1.2e-7) where that is more: see long_sums.py for the measure.
+rounding (1.2e-7) if that is more: see long_sums.py for the measure.
 
-LIMBER_LONG_SUMS=1 takes 20 seeds, sums of up to 10^7 elements and all tiers,
+LIMBER_LONG_SUMS=1 uses 20 seeds, sums of up to 10^7 elements and all tiers,
 which is one or two hours of two processors.
 """
 
@@ -41,7 +42,7 @@ def measured():
 
 
 @pytest.mark.parametrize("tier", TIERS)
-def test_long_sums_are_as_exact_as_onnx_runtimes(measured, tier):
+def test_long_sums_are_as_accurate_as_onnx_runtimes(measured, tier):
     theirs, bad = measured["onnxruntime"], []
     for case, lengths in measured[tier].items():
         for n, (error, seed) in lengths.items():

@@ -22,16 +22,16 @@ WITHOUT = {
     "Scan": "in graphs.py",
 }
 
-# Operators that this ONNX Runtime runs in no form.
+# Operators that this ONNX Runtime does not support at all.
 NO_REFERENCE = set()
 
-# The share of all cases, and of one operator's, that both engines may refuse.
+# The share of all cases, and of one operator's, that both engines may reject.
 MOST_REFUSED, MOST_REFUSED_OF_ONE = 0.01, 0.1
 
 
 def test_every_operator_has_a_generator():
     rows = re.findall(r"^LB_(?:OP|CONTROL)\((\w+)", OPS_DEF.read_text(), re.M)
-    older = {"Upsample", "Scatter"}  # the importer makes newer ones of them
+    older = {"Upsample", "Scatter"}  # the importer replaces them by newer ones
     assert set(rows) - set(WITHOUT) == set(suite.GENERATORS) - older
 
 
@@ -45,12 +45,13 @@ def test_agrees_with_onnx_runtime(op, outcomes, cases):
     assert (ran > 0) != (op in NO_REFERENCE), f"{ran} of {cases} cases ran"
 
 
-def test_few_cases_are_refused_by_both_engines(outcomes):
-    """A case that nothing runs shows nothing."""
-    refused = {op: texts.count(suite.REFUSED) for op, texts in outcomes.items()}
+def test_few_cases_are_rejected_by_both_engines(outcomes):
+    """A case that neither engine runs tests nothing."""
+    rejected = {op: texts.count(suite.REJECTED)
+                for op, texts in outcomes.items()}
     total = sum(map(len, outcomes.values()))
     most = max(2, MOST_REFUSED * total)
-    assert sum(refused.values()) <= most, f"of {total} cases: {refused}"
-    many = {op: count for op, count in refused.items()
+    assert sum(rejected.values()) <= most, f"of {total} cases: {rejected}"
+    many = {op: count for op, count in rejected.items()
             if count > max(2, MOST_REFUSED_OF_ONE * len(outcomes[op]))}
     assert not many, f"of {total} cases: {many}"

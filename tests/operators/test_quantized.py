@@ -1,8 +1,9 @@
-"""Quantised models, as ONNX Runtime's quantiser writes them, against it.
+"""Quantised models, as ONNX Runtime's quantiser writes them, against ONNX
+Runtime.
 
-Products of bytes with constant ones are that in Limber, too, where rows fit
-into fours of bytes; others, and what lies between QuantizeLinear and
-DequantizeLinear, run in floats. The results must be the same.
+Limber runs int8 matmuls with constant weights as int8 GEMMs where rows are a
+multiple of 4 bytes; others, and nodes between QuantizeLinear and
+DequantizeLinear, run in float32. The results must be the same.
 """
 
 import random
@@ -46,15 +47,15 @@ class Model:
         return self.np.integers(0, 256, shape).astype(np.uint8)
 
     def signed_bytes(self, *shape):
-        """So small that two products with a byte fit into 16 bits: without
-        VNNI, ONNX Runtime adds them there, and is wrong if they do not."""
+        """So small that the sum of two products with a uint8 fits into 16 bits:
+        without VNNI, ONNX Runtime adds them there, and would overflow."""
         return self.np.integers(-64, 65, shape).astype(np.int8)
 
     def scale(self, low=0.005, high=0.02):
         return self.const(np.float32(self.py.uniform(low, high)))
 
     def zeros(self, like, n):
-        """None, one, or one for each of n."""
+        """Zero points: None, one, or one for each of n."""
         count = self.py.choice((None, 1, n))
         if count is None:
             return ""
@@ -73,7 +74,7 @@ class Model:
 
 
 def x_of(m, *shape):
-    """Random; all equal, or zero, now and then."""
+    """Random; sometimes all equal, or zero."""
     x = m.np.standard_normal(shape).astype(np.float32)
     style = m.py.randint(0, 5)
     if style == 0:
@@ -101,7 +102,7 @@ def dynamic_matmul(m):
 
 
 def shared_dynamic_matmul(m):
-    """The bytes of x are read twice, and the scale is a result as well."""
+    """The quantised x has two consumers, and the scale is an output as well."""
     rows, k, n = m.size(), m.size(), m.size()
     q, scale, zero = m.node("DynamicQuantizeLinear", ["x"], 3)
     parts = []
@@ -141,7 +142,7 @@ def dynamic_conv_with_integer_bias(m):
 
 
 def fake_quantised(m):
-    """Pairs around a Relu: of bytes, or of 16 bits."""
+    """QDQ pairs around a Relu, of 8 or 16 bits."""
     dtype = m.py.choice((np.uint8, np.int8, np.uint16, np.int16))
     zero = m.const(np.array(m.py.choice((0, 3, 100)), dtype))
     scale = m.scale(0.02, 0.1)
@@ -154,14 +155,14 @@ def fake_quantised(m):
 
 
 def fake_quantised_weights(m):
-    """Weights of 8 bits, one scale a column; large ones, too."""
+    """Weights of 8 bits, one scale per column; large ones, too."""
     k, n = m.py.choice((16, 1200)), m.py.choice((16, 1000))
     b = m.np.integers(-99, 99, (k, n)).astype(np.int8)
     scales = m.np.uniform(0.001, 0.01, n).astype(np.float32)
     w = m.node("DequantizeLinear", [
         m.const(b), m.const(scales), m.const(np.zeros(n, np.int8))], axis=1)
     y = m.node("MatMul", ["x", w])
-    if m.py.random() < 0.5:  # a bias, of the dims that their quantiser gives
+    if m.py.random() < 0.5:  # a bias with the dims of the quantiser
         bias = m.np.integers(-999, 999, n).astype(np.int32)
         y = m.node("Add", [y, m.node("DequantizeLinear", [
             m.const(bias), m.const(np.array([0.003], np.float32)),
@@ -170,7 +171,7 @@ def fake_quantised_weights(m):
 
 
 def weights_of_four_bits(m):
-    """In blocks along k, each with a scale and perhaps a zero."""
+    """In blocks along k, each with a scale and optionally a zero point."""
     k, n, block = 2 * m.size(), m.size(), 2
     dtype, low = m.py.choice(((TensorProto.INT4, -8), (TensorProto.UINT4, 0)))
 
@@ -190,7 +191,8 @@ def weights_of_four_bits(m):
 
 
 def qlinear_weights(m, n, *shape):
-    """Weights, scales and zeros: one for all, or one a column or channel."""
+    """Weights, scales and zero points: one for all, or one per column or
+    channel."""
     w = m.signed_bytes(*shape)
     many = m.py.random() < 0.5
     scale = m.np.uniform(0.002, 0.01, n).astype(np.float32)
@@ -205,7 +207,7 @@ def qlinear_output(m):
 
 
 def qlinear_conv(m):
-    """Two convolutions, a pool between them; bytes all the way."""
+    """Two convolutions with pooling between them, all in int8."""
     c, o, h, w = m.size(), m.size(), m.size() + 2, m.size() + 2
     q = qlinear_output(m)
     y = m.node("QuantizeLinear", ["x", *q])
@@ -236,40 +238,40 @@ def qlinear_matmul(m):
 
 
 def qlinear_matmul_of_two(m):
-    """Both sides come with the request."""
+    """Both operands are computed at run time."""
     rows, k = m.size(), m.size()
     q, next_q = qlinear_output(m), qlinear_output(m)
     y = m.node("QuantizeLinear", ["x", *q])
-    turned = m.node("Transpose", [y], perm=[0, 2, 1])
-    y = m.node("QLinearMatMul", [y, *q, turned, *q, *next_q])
+    transposed = m.node("Transpose", [y], perm=[0, 2, 1])
+    y = m.node("QLinearMatMul", [y, *q, transposed, *q, *next_q])
     return m.seal(m.node("DequantizeLinear", [y, *next_q]), 3), \
         x_of(m, 2, rows, k)
 
 
 def between_pairs(m):
-    """A product of floats that were bytes, as their static quantiser writes
-    it."""
+    """A float matmul between QDQ pairs, as ONNX Runtime's static quantiser
+    writes it."""
     rows, k, n = m.size(), m.py.choice((4, 7, 16, 64, 68)), m.size()
     dtype = m.py.choice((np.uint8, np.int8))
     gemm = m.py.random() < 0.5
-    turned = gemm and m.py.random() < 0.5
+    trans_b = gemm and m.py.random() < 0.5
     pair = [m.scale(0.02, 0.1),
             m.const(np.array(m.py.choice((0, 3, 100)), dtype))]
     x = m.node("DequantizeLinear", [m.node("QuantizeLinear", ["x", *pair]),
                                     *pair])
-    weights = qlinear_weights(m, n, *((n, k) if turned else (k, n)))
-    w = m.node("DequantizeLinear", weights, axis=int(not turned))
+    weights = qlinear_weights(m, n, *((n, k) if trans_b else (k, n)))
+    w = m.node("DequantizeLinear", weights, axis=int(not trans_b))
     if not gemm:
         return m.seal(m.node("MatMul", [x, w]), 3), 3 * x_of(m, 2, rows, k)
     inputs = [x, w]
     if m.py.random() < 0.5:
         inputs.append(m.const(m.np.standard_normal(n).astype(np.float32)))
-    return m.seal(m.node("Gemm", inputs, transB=int(turned)), 2), \
+    return m.seal(m.node("Gemm", inputs, transB=int(trans_b)), 2), \
         3 * x_of(m, rows, k)
 
 
 def convolution_between_pairs(m):
-    """Likewise; with groups, strides and borders."""
+    """The same for convolutions, with groups, strides and padding."""
     groups = m.py.choice((1, 1, 2))
     c, o = groups * m.py.choice((3, 4, 8, 16)), groups * m.size()
     dtype = m.py.choice((np.uint8, np.int8))
@@ -300,7 +302,7 @@ KINDS = {f.__name__: f for f in (
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_quantised_model_agrees_with_onnx_runtime(kind):
     bad = []
-    options = onnxruntime.SessionOptions()  # theirs as written
+    options = onnxruntime.SessionOptions()  # without graph optimisations
     options.graph_optimization_level = \
         onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     for seed in range(CASES):
@@ -321,12 +323,12 @@ def test_a_quantised_model_agrees_with_onnx_runtime(kind):
                 step["op"].startswith("QLinear"))
                for step in session.profile(None, {"x": x})) \
                 and kind != "shared_dynamic_matmul":
-            bad.append(f"{kind} {seed}: still on host")
+            bad.append(f"{kind} {seed}: still on a reference kernel")
     assert not bad, "\n".join(bad)
 
 
 def run_both(model, x):
-    """ONNX Runtime's result, ours at first and ours of kernels."""
+    """Results of ONNX Runtime, of Limber before and after settling."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = \
         onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -339,7 +341,7 @@ def run_both(model, x):
 
 
 @pytest.mark.parametrize("dtype", (np.uint8, np.int8, np.uint16, np.int16))
-def test_what_is_no_number_becomes_the_least(dtype):
+def test_nan_is_quantised_to_the_minimum(dtype):
     m = Model("nan", 0)
     pair = [m.const(np.float32(0.5)), m.const(np.array(3, dtype))]
     y = m.node("DequantizeLinear", [m.node("QuantizeLinear", ["x", *pair]),
@@ -350,7 +352,7 @@ def test_what_is_no_number_becomes_the_least(dtype):
         assert got[0] == got[1] == got[5] == least and got[4] == 1.5
 
 
-def test_what_is_no_number_does_not_scale_the_others():
+def test_nan_does_not_change_the_dynamic_scale():
     m = Model("dynamic nan", 0)
     q, scale, zero = m.node("DynamicQuantizeLinear", ["x"], 3)
     y = m.node("MatMulInteger", [q, m.const(m.signed_bytes(8, 5)), zero])
@@ -363,7 +365,7 @@ def test_what_is_no_number_does_not_scale_the_others():
 
 
 @pytest.mark.parametrize("shape", ((3, 5), (1,), (64, 65), (0, 4)))
-def test_dynamic_quantisation_has_kernels_whoever_reads_it(shape):
+def test_dynamic_quantisation_has_kernels_for_all_consumers(shape):
     m = Model("dynamic", sum(shape))
     q, scale, zero = m.node("DynamicQuantizeLinear", ["x"], 3)
     bytes_, zero = (m.node("Cast", [v], to=TensorProto.FLOAT)
@@ -379,7 +381,7 @@ def test_dynamic_quantisation_has_kernels_whoever_reads_it(shape):
         [step["op"] for step in session.profile(None, {"x": x})]
 
 
-def test_long_sums_of_what_was_bytes_do_not_wrap():
+def test_long_int8_sums_do_not_overflow():
     m = Model("long", 0)
     k = 80000
     pair = [m.const(np.float32(0.1)), m.const(np.array(0, np.uint8))]
@@ -395,7 +397,7 @@ def test_long_sums_of_what_was_bytes_do_not_wrap():
 
 
 @pytest.mark.parametrize("behind", ("Flatten", "Transpose", "Identity"))
-def test_pools_of_bytes_have_kernels(behind):
+def test_int8_pooling_has_kernels(behind):
     m = Model("pools", 0)
     pair = qlinear_output(m)
     y = m.node("MaxPool", [m.node("QuantizeLinear", ["x", *pair])],
@@ -414,8 +416,8 @@ def test_pools_of_bytes_have_kernels(behind):
 
 
 @pytest.mark.parametrize("k", (32, 33))
-def test_products_with_any_signed_byte_are_exact(k):
-    """Those that ONNX Runtime cannot be asked for everywhere."""
+def test_matmuls_with_all_int8_values_are_exact(k):
+    """Extreme values, for which ONNX Runtime overflows without VNNI."""
     m = Model("extremes", k)
     a, b = m.np.choice([0, 1, 254, 255], (7, k)), \
         m.np.choice([-128, -127, 127], (k, 9))

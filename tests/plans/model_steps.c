@@ -1,13 +1,13 @@
-// tests/plans/model_steps.c -- runs a real model and checks what its plans say.
+// tests/plans/model_steps.c -- Runs a model and checks the steps of its plans.
 //
 // (1) A step reads values that an earlier step has written, inputs, constants
-//     and what was computed while planning, or views and parts of those.
-// (2) A step that became of nodes reads what these read, and writes what they
-//     make; every result of the model is written.
-// (3) A node that is launched or called is so in a step of that kind.
+//     and values computed while planning, or views and parts of those.
+// (2) A step that implements nodes reads the inputs of these nodes, and writes
+//     their outputs; every result of the model is written.
+// (3) A node that is launched or called has a step of that kind.
 //
-// Usage: test_model_steps MODEL NAME=DIMS[:VALUE]...   (x=1x3x48x64; VALUE is
-// every element of an integer input, else 1)
+// Usage: test_model_steps MODEL NAME=DIMS[:VALUE]...   (x=1x3x48x64; VALUE: all
+// elements of an integer input, 1 by default)
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,39 +32,40 @@ static void complain(checker *c, uint32_t step, const char *what,
   c->wrong++;
 }
 
-static bool is_there(const checker *c, const lb_value *v);
+static bool is_available(const checker *c, const lb_value *v);
 
-static bool are_there(const checker *c, const lb_node *n) {
+static bool are_available(const checker *c, const lb_node *n) {
   for (uint32_t i = 0; i < n->n_in; i++)
-    if (n->in[i] && !is_there(c, n->in[i])) return false;
+    if (n->in[i] && !is_available(c, n->in[i])) return false;
   return true;
 }
 
-// What the graph says of a branch's parameters and of an If's outputs, plans
-// say of the values they stand for.
-static bool is_there(const checker *c, const lb_value *v) {
+// A value is available if it is constant, was written, or is a view or part of
+// available values. Plans bind parameters of branches and outputs of Ifs to the
+// values they stand for.
+static bool is_available(const checker *c, const lb_value *v) {
   const lb_node *n = v->producer;
   if (v->info.data || c->written[v->id] || !n) return true;
   const lb_disposition *d = lb_plan_node(c->plan, n);
   switch (d->kind) {
     case LB_NODE_COMPUTED: return true;
-    case LB_NODE_VIEW: return is_there(c, c->graph->values[d->value]);
+    case LB_NODE_VIEW: return is_available(c, c->graph->values[d->value]);
     case LB_NODE_IN_PLACE:
-    case LB_NODE_COPIED: return are_there(c, n);
+    case LB_NODE_COPIED: return are_available(c, n);
     case LB_NODE_BRANCH:
-      return is_there(c, n->regions[0]->results[v->out_index]) ||
-             is_there(c, n->regions[1]->results[v->out_index]);
+      return is_available(c, n->regions[0]->results[v->out_index]) ||
+             is_available(c, n->regions[1]->results[v->out_index]);
     default: return false;
   }
 }
 
 static void read_value(checker *c, uint32_t step, uint32_t id) {
-  if (id != LB_NO_VALUE && !is_there(c, c->graph->values[id]))
-    complain(c, step, "reads what is not there", id);
+  if (id != LB_NO_VALUE && !is_available(c, c->graph->values[id]))
+    complain(c, step, "reads a value that no step has written", id);
 }
 
-// Whether one of the nodes that this step became of has it. What is read in a
-// branch may go by another name in the graph.
+// Whether one of the nodes that this step implements reads or writes the value.
+// A value that is read in a branch may have another name in the graph.
 static bool has_value(const checker *c, const lb_region *r, uint32_t step,
                       uint32_t id, bool read) {
   bool found = false;
@@ -84,17 +85,20 @@ static bool has_value(const checker *c, const lb_region *r, uint32_t step,
 
 static void check_own(checker *c, uint32_t step, uint32_t id, bool read) {
   if (id != LB_NO_VALUE && !has_value(c, c->graph->main, step, id, read))
-    complain(c, step, read ? "reads another's value" : "writes another's value",
-             id);
+    complain(
+        c, step,
+        read ? "reads a value of other nodes" : "writes a value of other nodes",
+        id);
 }
 
-// `own`: it is what became of some nodes, and no part of a cover.
+// `own`: the step implements nodes itself and is not part of a cover.
 static void check_step(checker *c, const lb_step *s, uint32_t number,
                        bool own) {
   for (const lb_launch *l = s->launch; l; l = l->next)
     for (uint32_t i = l->slot->key.spec.n_out; i < l->n_operands; i++) {
-      if (!s->turns) read_value(c, number, l->addresses[i].value);
-      if (own && !s->turns) check_own(c, number, l->addresses[i].value, true);
+      if (!s->iterations) read_value(c, number, l->addresses[i].value);
+      if (own && !s->iterations)
+        check_own(c, number, l->addresses[i].value, true);
     }
   for (uint32_t i = 0; i < s->n_in; i++) read_value(c, number, s->in[i].value);
   for (const lb_launch *l = s->launch; l; l = l->next)
@@ -135,11 +139,11 @@ static void check_nodes(checker *c, const lb_region *r) {
     const lb_disposition *d = lb_plan_node(c->plan, n);
     for (uint32_t k = 0; k < n->n_regions; k++) check_nodes(c, n->regions[k]);
     if (d->kind == LB_NODE_LATER)
-      complain(c, d->step, "is still to come", n->out[0]->id);
+      complain(c, d->step, "is left for a later stage", n->out[0]->id);
     if (!lb_disposition_runs(d)) continue;
     const lb_step *s = find_step(c->plan, d->step);
     if (!s || (int)s->kind != kinds[d->kind])
-      complain(c, d->step, "is another kind of step", n->out[0]->id);
+      complain(c, d->step, "has a step of another kind", n->out[0]->id);
   }
 }
 
@@ -151,7 +155,7 @@ static lb_status check_plan(void *user, lb_plan *plan) {
   check_stage(c, plan);
   check_nodes(c, r);
   for (uint32_t i = 0; i < r->n_results; i++)
-    if (!is_there(c, r->results[i]))
+    if (!is_available(c, r->results[i]))
       complain(c, 0, "no step writes a result", r->results[i]->id);
   return LB_OK;
 }
@@ -197,7 +201,9 @@ int main(int argc, char **argv) {
   limber_tensor in[MAX_INPUTS] = {0}, out[MAX_OUTPUTS] = {0};
   if (argc < 3 || limber_runtime_create(&options, &runtime) ||
       limber_session_open(runtime, argv[1], NULL, &s)) {
-    fprintf(stderr, "%s\n", argc < 3 ? "no model" : limber_last_error());
+    fprintf(stderr, "%s\n",
+            argc < 3 ? "usage: test_model_steps MODEL NAME=DIMS[:VALUE]..."
+                     : limber_last_error());
     return 2;
   }
   size_t n_in = limber_session_inputs(s, &inputs);

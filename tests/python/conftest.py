@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-# What earlier runs compiled would hide failures; tests of it have a store.
+# Kernels of earlier runs would hide failures; tests of the store set their own.
 os.environ.setdefault("LIMBER_CACHE_DIR", "off")
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,14 +78,14 @@ def negate_model(dtype=TensorProto.FLOAT, dims=("n",)):
                       ).SerializeToString()
 
 
-def slow_model(turns):
-    """y = x with `turns` matrix products behind it."""
+def slow_model(count):
+    """y = x through `count` matmuls."""
     loop = [helper.make_node("MatMul", [f"v{i}", "x"], [f"v{i + 1}"])
-            for i in range(1, turns)]
+            for i in range(1, count)]
     first = helper.make_node("MatMul", ["x", "x"], ["v1"])
     return make_model([first, *loop],
                       {"x": (TensorProto.FLOAT, ["n", "n"])},
-                      {f"v{turns}": (TensorProto.FLOAT, ["n", "n"])},
+                      {f"v{count}": (TensorProto.FLOAT, ["n", "n"])},
                       ).SerializeToString()
 
 

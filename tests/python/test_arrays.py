@@ -1,4 +1,4 @@
-"""Arrays go in and come out without copies, whatever they look like."""
+"""Arrays are passed in and out without copies, whatever their layout."""
 
 import gc
 import weakref
@@ -35,7 +35,7 @@ def test_every_dtype_and_shape_goes_through(onnx_dtype, shape):
     assert np.array_equal(y, x)
 
 
-def test_an_output_is_an_array_of_limbers_memory():
+def test_an_output_wraps_memory_of_limber():
     y = limber.load(negate_model())(np.ones(4, np.float32))
     assert not y.flags.owndata and y.flags.writeable and y.flags.c_contiguous
     assert "limber._limber.Memory" in repr(y.base)
@@ -48,7 +48,7 @@ def test_an_output_never_shares_memory_with_an_input():
     assert not np.shares_memory(x, y)
 
 
-def test_outputs_of_two_runs_are_apart():
+def test_outputs_of_two_runs_do_not_share_memory():
     model = limber.load(negate_model())
     a = model(np.ones(4, np.float32))
     b = model(np.zeros(4, np.float32))
@@ -77,7 +77,7 @@ def test_memory_of_outputs_is_returned():
     for _ in range(20):
         model(x)
     before = anonymous_kb()
-    for _ in range(200):  # 800 MB, were they kept
+    for _ in range(200):  # 800 MB if they were not freed
         model(x)
     assert anonymous_kb() - before < 50_000
 
@@ -123,7 +123,7 @@ def test_lists_and_numbers_take_the_models_dtype():
     assert brain.tolist() == [1.5, 2]
 
 
-def test_numbers_that_do_not_fit_the_dtype_are_refused():
+def test_numbers_that_do_not_fit_the_dtype_are_rejected():
     with pytest.raises(limber.InvalidArgument, match="expected int64"):
         limber.load(negate_model(TensorProto.INT64))([1.5])
 
@@ -144,17 +144,17 @@ def test_bits_of_bfloat16_are_read():
 @pytest.mark.parametrize("value", [
     np.ones(2, np.complex64), np.array(["a"]), np.array([object()]), None,
     np.zeros([1] * 13, np.float32)])
-def test_what_limber_does_not_know_is_refused(value):
+def test_unsupported_dtypes_are_rejected(value):
     with pytest.raises(limber.InvalidArgument, match="input 'x'"):
         limber.load(negate_model())(value)
 
 
-def test_ragged_lists_are_refused_with_the_inputs_name():
+def test_ragged_lists_are_rejected_with_the_inputs_name():
     with pytest.raises(ValueError, match="input 'x'"):
         limber.load(negate_model())([[1], [1, 2]])
 
 
-def test_only_what_is_asked_for_comes_back():
+def test_only_requested_outputs_are_returned():
     model = limber.load(add_model())
     feeds = {"a": np.ones((1, 3), "f"), "b": np.ones((1, 3), "f")}
     [twice] = model.run(["twice"], feeds)
@@ -163,13 +163,13 @@ def test_only_what_is_asked_for_comes_back():
     assert twice[0, 0] == 4 and total[0, 0] == 2
 
 
-def test_scalars_of_numpy_are_read_before_they_are_gone():
+def test_numpy_scalars_are_read_before_they_are_freed():
     model = limber.load(sub_model())
     for i in range(8):
         assert model(np.float64(i), np.float64(100)) == i - 100
 
 
-def test_feeds_that_grow_while_they_are_read_are_refused():
+def test_feeds_that_grow_while_they_are_read_are_rejected():
     feeds = {}
 
     class Growing:
@@ -182,7 +182,7 @@ def test_feeds_that_grow_while_they_are_read_are_refused():
 
 
 def contiguous_rows(x):
-    """A window of a larger array: rows are contiguous, and lie apart."""
+    """A window of a larger array: rows are contiguous, with gaps between."""
     larger = np.zeros([n + 3 for n in x.shape], x.dtype)
     window = larger[tuple(slice(2, 2 + n) for n in x.shape)]
     window[...] = x
@@ -193,7 +193,7 @@ def copies(model, x):
     return [step["op"] for step in model.profile(None, {"x": x})].count("Copy")
 
 
-def test_windows_of_larger_arrays_are_read_where_they_are():
+def test_windows_of_larger_arrays_are_read_in_place():
     model = limber.load(negate_model(dims=["n", "m", "k"]))
     x = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
     assert copies(model, x) == 0
@@ -215,7 +215,7 @@ def test_any_strides_give_the_bits_of_a_dense_array(seed):
     assert np.array_equal(model(x), -np.ascontiguousarray(x))
 
 
-def test_strides_that_are_no_whole_elements_are_copied():
+def test_strides_of_partial_elements_are_copied():
     pairs = np.zeros(5, dtype=[("pad", "u1"), ("x", "f4")])
     pairs["x"] = np.arange(5)
     x = pairs["x"]
@@ -227,7 +227,7 @@ def test_strides_that_are_no_whole_elements_are_copied():
     assert np.array_equal(y, -aligned)
 
 
-def test_contents_that_decide_shapes_may_have_strides():
+def test_inputs_that_decide_shapes_may_have_strides():
     reshape = make_model([helper.make_node("Reshape", ["x", "to"], ["y"])],
                          {"x": (TensorProto.FLOAT, ["n"]),
                           "to": (TensorProto.INT64, [2])},

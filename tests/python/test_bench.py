@@ -1,4 +1,5 @@
-"""bench/: intervals hold what they should, and a dying engine is an answer."""
+"""bench/: intervals have the right coverage, and a failing engine is
+reported."""
 
 import os
 import signal
@@ -12,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests" / "models")]
 
-import curves
+import rampup
 import fleet
 import plot
 import shapes
@@ -25,7 +26,7 @@ def test_a_ratio_of_constant_times_is_certain():
     assert ratio.interval == [1.5, 1.5]
 
 
-def test_intervals_hold_the_truth_nineteen_times_in_twenty():
+def test_intervals_contain_the_truth_nineteen_times_in_twenty():
     rng = np.random.default_rng(7)
     held = 0
     for _ in range(200):
@@ -48,19 +49,19 @@ def worker():
     found.close()
 
 
-def test_what_an_engine_refuses_is_an_error_and_the_worker_goes_on(worker):
+def test_an_error_of_an_engine_is_reported_and_the_worker_continues(worker):
     for _ in range(2):
         with pytest.raises(fleet.Failed, match="no such engine"):
             worker("open")
 
 
-def test_a_killed_worker_says_by_what(worker):
+def test_a_killed_worker_reports_the_signal(worker):
     os.kill(worker.process.pid, signal.SIGILL)
     with pytest.raises(fleet.Failed, match="SIGILL"):
         worker("open")
 
 
-def test_a_picture_has_every_point_inside_its_frame():
+def test_a_plot_has_every_point_inside_its_frame():
     points = [(0.07, 12.0), (1.0, 0.3), (950.0, 88.0)]
     tree = ElementTree.fromstring(
         plot.scatter("title", ("x", "y"), {"one": points, "two": points[:1]}))
@@ -72,7 +73,7 @@ def test_a_picture_has_every_point_inside_its_frame():
         assert plot.TOP <= float(dot.get("cy")) <= plot.HEIGHT - plot.BOTTOM
 
 
-def test_curves_lie_inside_their_frame():
+def test_curves_are_inside_their_frame():
     points = [(1, 0.4), (30, 0.97), (2000, 3.0)]
     tree = ElementTree.fromstring(plot.curves(
         "title", ("x", "y"), {"one": points}, high=1.2, mark=0.95))
@@ -86,12 +87,12 @@ def test_curves_lie_inside_their_frame():
         assert plot.TOP <= y <= plot.HEIGHT - plot.BOTTOM
 
 
-def test_a_share_compares_runs_with_what_the_same_shapes_take_at_last():
-    curve = curves.Curve([4.0, 2.0, 2.0, 1.0], [2.0, 1.0, 2.0, 1.0])
+def test_a_share_compares_runs_with_the_final_times_of_the_same_shapes():
+    curve = rampup.Curve([4.0, 2.0, 2.0, 1.0], [2.0, 1.0, 2.0, 1.0])
     assert curve.share(0) == 0.5
     assert curve.share(1) == pytest.approx(5 / 8)
     assert curve.share_at(8.1) == 1
-    several = curves.Curve([4.0, 2.0], [2.0, 1.0], [0.5, 0.7, 0.6])
+    several = rampup.Curve([4.0, 2.0], [2.0, 1.0], [0.5, 0.7, 0.6])
     assert several.share(0) == 0.6
     assert several.points()[0] == (1, 0.6)
     assert several.share(1) == 0.5

@@ -1,4 +1,4 @@
-"""`limber cache`: what it shows, carries and refuses."""
+"""`limber cache`: what it prints, exports, imports and rejects."""
 
 import json
 import os
@@ -33,15 +33,15 @@ def cache_json(*words, code=OK):
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("filled") / "store"
+    directory = tmp_path_factory.mktemp("filled") / "store"
     subprocess.run([PROGRAM, "primitive", "--random", "60"], check=True,
-                   env={**os.environ, "LIMBER_CACHE_DIR": str(folder)})
-    return folder
+                   env={**os.environ, "LIMBER_CACHE_DIR": str(directory)})
+    return directory
 
 
 @pytest.fixture
 def store(filled, tmp_path):
-    """With the kernels of some primitives."""
+    """A store with the kernels of some primitives."""
     return shutil.copytree(filled, tmp_path / "store")
 
 
@@ -66,22 +66,22 @@ def test_wrong_usage_is_exit_code_2(words, tmp_path):
     ({"XDG_CACHE_HOME": "/x"}, "/x/limber"),
     ({"XDG_CACHE_HOME": "not/absolute", "HOME": "/h"}, "/h/.cache/limber"),
     ({"HOME": "/h"}, "/h/.cache/limber")])
-def test_the_environment_says_where(environment, expected):
+def test_the_environment_names_the_store(environment, expected):
     names = ["LIMBER_CACHE_DIR", "XDG_CACHE_HOME", "HOME"]
     given = {name: environment.get(name) for name in names}
     assert cache("path", **given).strip() == expected
 
 
-def test_without_a_home_there_is_none():
+def test_without_a_home_there_is_no_store():
     given = {"LIMBER_CACHE_DIR": None, "XDG_CACHE_HOME": None, "HOME": None}
-    assert "neither HOME" in cache("info", code=BAD, **given)
+    assert "and HOME is set" in cache("info", code=BAD, **given)
 
 
-def test_it_can_be_off():
+def test_the_store_can_be_off():
     assert "off" in cache("info", code=BAD, LIMBER_CACHE_DIR="off")
 
 
-def test_info_counts(store):
+def test_info_counts_entries(store):
     found = cache_json("info", "--store", store)
     assert found["kernels"] == sql(store, "SELECT count(*) FROM kernel")[0][0]
     assert 0 < found["bytes"] <= found["capacity"] == 256 << 20
@@ -89,7 +89,7 @@ def test_info_counts(store):
     assert f"{found['kernels']} kernels" in cache("info", "--store", store)
 
 
-def test_info_adds_up_what_all_processes_asked(store):
+def test_info_sums_the_lookups_of_all_processes(store):
     before = cache_json("info", "--store", store)
     assert before["total"]["insertions"] == before["kernels"]
     assert before["total"]["hits"] < before["total"]["misses"]
@@ -113,12 +113,12 @@ def test_ls_shows_the_columns_that_sql_has(store):
     assert listed[0]["key"] in cache("ls", "--store", store)
 
 
-def test_an_empty_store_is_shown(tmp_path):
+def test_an_empty_store_is_listed(tmp_path):
     assert cache_json("ls", "--store", tmp_path / "none")["kernels"] == []
     assert "0 kernels" in cache("info", "--store", tmp_path / "none")
 
 
-def test_verify_finds_what_is_broken_and_repairs_it(store):
+def test_verify_finds_and_repairs_corrupt_entries(store):
     assert cache_json("verify", "--store", store)["valid"]
     before = cache_json("info", "--store", store)["kernels"]
     sql(store, "UPDATE kernel SET object=zeroblob(length(object))"
@@ -130,7 +130,7 @@ def test_verify_finds_what_is_broken_and_repairs_it(store):
     assert found["valid"] and found["kernels"] == before - 1
 
 
-def test_a_damaged_file_is_told_and_kept_from(store):
+def test_a_corrupt_file_is_reported_and_not_used(store):
     before = cache_json("info", "--store", store)["kernels"]
     with open(store / "kernels.db", "r+b") as file:
         file.write(b"\0" * 100)
@@ -153,7 +153,7 @@ def test_prune_drops_the_least_recently_used(store):
     assert cache_json("info", "--store", store)["kernels"] == 0
 
 
-def test_kernels_are_carried_in_one_file(store, tmp_path):
+def test_kernels_are_exported_to_one_file(store, tmp_path):
     n = cache_json("info", "--store", store)["kernels"]
     file, other = tmp_path / "kernels.limber", tmp_path / "other"
     assert cache_json("export", file, "--store", store)["written"] == n
@@ -161,14 +161,15 @@ def test_kernels_are_carried_in_one_file(store, tmp_path):
             if p.name.startswith("kernels")] == ["kernels.limber"]
     assert cache_json("info", "--store", file)["kernels"] == n
     found = cache_json("import", file, "--store", other)
-    assert (found["added"], found["already_present"], found["corrupt"]) == (n, 0, 0)
-    assert cache_json("import", file, "--store", other)["there"] == n
+    assert (found["added"], found["already_present"],
+            found["corrupt"]) == (n, 0, 0)
+    assert cache_json("import", file, "--store", other)["already_present"] == n
     same = cache_json("diff", file, "--store", other)
     assert same["here"] == same["there"] == same["differ"] == []
-    assert "only read" in cache("clear", "--store", file, code=BAD)
+    assert "read-only" in cache("clear", "--store", file, code=BAD)
 
 
-def test_diff_tells_what_differs(store, tmp_path):
+def test_diff_lists_differences(store, tmp_path):
     file = tmp_path / "kernels.limber"
     cache("export", file, "--store", store)
     keys = [k["key"] for k in cache_json("ls", "--store", store)["kernels"]]
@@ -179,11 +180,11 @@ def test_diff_tells_what_differs(store, tmp_path):
     assert [k["key"] for k in found["here"]] == [keys[0]]
 
 
-def test_what_is_unfit_is_not_imported(store, tmp_path):
+def test_unusable_entries_are_not_imported(store, tmp_path):
     file = tmp_path / "file"
     assert "no file" in cache("import", file, "--store", store, code=BAD)
     file.write_text("anything")
-    assert "damaged" in cache("import", file, "--store", store, code=BAD)
+    assert "corrupt" in cache("import", file, "--store", store, code=BAD)
     file.unlink()
     with closing(sqlite3.connect(file)) as database, database:
         database.execute("CREATE TABLE mine(x)")
@@ -195,13 +196,13 @@ def test_what_is_unfit_is_not_imported(store, tmp_path):
                                        code=BAD)
 
 
-def test_a_folder_that_others_may_write_is_refused(store):
+def test_a_directory_that_others_may_write_is_rejected(store):
     store.chmod(0o777)
     assert "others may write it" in cache("ls", "--store", store, code=BAD)
 
 
 def test_a_store_of_a_later_version_is_left_alone(store):
-    database = sqlite3.connect(store / "kernels.db")  # its log is there still
+    database = sqlite3.connect(store / "kernels.db")  # its log still exists
     database.execute("UPDATE about SET version=7")
     database.execute("PRAGMA user_version=7")
     database.commit()

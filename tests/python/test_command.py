@@ -29,7 +29,7 @@ def model(tmp_path):
 
 @pytest.fixture
 def strange(tmp_path):
-    """A model with an operator nobody has."""
+    """A model with an unknown operator."""
     path = tmp_path / "strange.onnx"
     path.write_bytes(make_model(
         [helper.make_node("Wonder", ["x"], ["y"]),
@@ -96,7 +96,7 @@ def test_run_prints_json(model):
     assert 0 < found["best_ms"] <= found["first_ms"]
 
 
-def test_seeds_decide(model):
+def test_seeds_determine_inputs(model):
     def run(seed):
         text = limber("run", model, *RANDOM, "--json", "--seed", str(seed))
         return json.loads(text)["outputs"]
@@ -108,24 +108,24 @@ def test_seeds_decide(model):
                                    ["--shapes", "a=4x3 b=4x3"],
                                    ["--input", "b=zeros:f32[4,3]", "--dims",
                                     "n=4"]])
-def test_shapes_alone_make_a_run(model, words):
+def test_shapes_alone_suffice_for_a_run(model, words):
     found = json.loads(limber("run", model, *words, "--json"))
     assert found["outputs"][0]["dims"] == [4, 3]
     assert found["outputs"][0]["max"] > 0
 
 
 def test_a_run_has_one_shape(model):
-    assert "a run has one shape, these are 2" in limber(
+    assert "a run has one shape, but --shapes and --dims describe 2" in limber(
         "run", model, "--dims", "n={1,2}", code=USAGE)
 
 
 @pytest.mark.parametrize("command", ["run", "warm"])
-def test_dims_are_said_at_once(model, command):
-    assert "say --dims 'n=4 m=5'" in limber(
+def test_dims_are_given_together(model, command):
+    assert "use --dims 'n=4 m=5'" in limber(
         command, model, "--dims", "n=4", "--dims", "m=5", code=USAGE)
 
 
-def test_files_go_in_and_out(model, tmp_path):
+def test_inputs_and_outputs_may_be_files(model, tmp_path):
     a = np.arange(6, dtype=np.float32).reshape(2, 3)
     np.save(tmp_path / "a.npy", a)
     out = tmp_path / "out"
@@ -146,7 +146,7 @@ def test_compare_finds_the_first_element_that_differs(model, tmp_path):
     assert "'twice'" in text and "1 of 6 elements differ, first [1,2]" in text
 
 
-def test_missing_inputs_are_suggested(model):
+def test_missing_inputs_are_listed(model):
     text = limber("run", model, "--input", "a=zeros:f32[1,3]", code=BAD)
     assert "--input 'b=random:f32[1,3]'" in text
     assert "'a=" not in text
@@ -186,7 +186,7 @@ def test_inspect_dumps_the_graph(model):
     assert found["graph"].count("Add") == 2
 
 
-def test_what_is_not_supported_is_shown_with_exit_code_3(strange):
+def test_unsupported_operators_are_listed_with_exit_code_3(strange):
     done = subprocess.run([PROGRAM, "inspect", strange, "--json"],
                           capture_output=True, text=True)
     assert done.returncode == UNSUPPORTED
@@ -196,7 +196,7 @@ def test_what_is_not_supported_is_shown_with_exit_code_3(strange):
     assert "Wonder" in limber("run", strange, code=UNSUPPORTED)
 
 
-def test_names_that_are_not_utf_8_are_shown_all_the_same(tmp_path):
+def test_names_that_are_not_utf_8_are_printed(tmp_path):
     path = tmp_path / "odd.onnx"
     path.write_bytes(add_model().replace(b"twice", b"t\xff\xfe\xfde"))
     shown = json.loads(limber("run", path, *RANDOM, "--json"))

@@ -1,7 +1,7 @@
-"""compile_ops="critical" has nothing but convolutions, products, attention and
-softmax compiled, and compile="settle" nothing before settle is called: whether
-runs need a kernel, or an idle moment is used for shapes to come, be it before
-the first run."""
+"""compile_ops="critical" compiles only convolutions, matmuls, attention and
+softmax, and compile="settle" compiles nothing before settle is called. Both
+hold for kernels that runs need and for kernels that are compiled ahead when
+idle, also before the first run."""
 
 import json
 import os
@@ -21,8 +21,8 @@ OTHERS = ["eltwise", "norm", "mean", "pool"]
 
 
 def kind_of(kernel):
-    """Of what kind a kernel is, from what an event says of it:
-    "reusable: rows %0=input.float32.full ..."."""
+    """The kind of a kernel, from the text of its event:
+    "reusable: row_reduce %0=input.float32.full ..."."""
     form, nodes = kernel.split(": ", 1)[1].split(" ", 1)
     if form == "row_reduce":
         if "=exp." in nodes and "=rsum." in nodes:
@@ -34,8 +34,8 @@ def kind_of(kernel):
 
 
 def mixed_model():
-    """Each of its outputs needs a kernel of another kind; none but the
-    products' have a reason to be fused."""
+    """Each of its outputs needs a kernel of another kind; only those of
+    matmuls are fused."""
     def weight(name, *dims):
         values = np.random.default_rng(1).normal(size=dims)
         return numpy_helper.from_array(values.astype(np.float32), name)
@@ -66,15 +66,15 @@ def run(model, times=3):
 
 
 class Kernels(list):
-    """The kinds of kernels that are published."""
+    """Kinds of the kernels that were published."""
 
     def __call__(self, event):
         if event.name == "kernel_published":
             self.append(kind_of(event.text))
 
 
-def await_rest(kernels, seconds=30):
-    """Until nothing has been compiled for as long as several kernels take."""
+def await_idle(kernels, seconds=30):
+    """Waits until nothing has been compiled for the time of several kernels."""
     end = time.monotonic() + seconds
     before, since = -1, time.monotonic()
     while time.monotonic() - since < 1.5 and time.monotonic() < end:
@@ -84,7 +84,7 @@ def await_rest(kernels, seconds=30):
 
 
 def await_all(model, seconds=60):
-    """Until nothing lacks that is compiled in the background."""
+    """Waits until no kernel that is compiled in the background is pending."""
     end = time.monotonic() + seconds
     while model.stats().kernels_pending and time.monotonic() < end:
         time.sleep(0.05)
@@ -98,7 +98,7 @@ def compile_here(settles=False, runs=True, **options):
     if settles:
         model.settle(60)
     elif runs or options.get("compile") == "settle":
-        await_rest(kernels)
+        await_idle(kernels)
     else:
         await_all(model)
     model.flush_events()
@@ -114,8 +114,8 @@ print(json.dumps([kernels, stats.kernels, stats.kernels_pending]))
 
 
 def compiled(settles=False, variable=None, **options):
-    """Kinds of kernels, how many there are and how many lack, of a process of
-    its own: kernels are shared by all sessions of one."""
+    """Kinds of kernels, how many there are and how many are pending, in a new
+    process: all sessions of a process share kernels."""
     path = [str(ROOT / "tests" / "python"), os.environ.get("PYTHONPATH")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
     environment.pop("LIMBER_COMPILE_OPS", None)
@@ -125,21 +125,21 @@ def compiled(settles=False, variable=None, **options):
         [sys.executable, "-c", SCRIPT, json.dumps({"settles": settles,
                                                    **options})],
         env=environment, capture_output=True, text=True, check=True)
-    kernels, made, lacking = json.loads(done.stdout)
-    return set(kernels), made, lacking
+    kernels, made, pending = json.loads(done.stdout)
+    return set(kernels), made, pending
 
 
-def test_all_kinds_are_told_apart():
-    kernels, _, lacking = compiled(settles=True, compile_ops="all")
+def test_all_kinds_are_distinguished():
+    kernels, _, pending = compiled(settles=True, compile_ops="all")
     assert kernels == set(CRITICAL + OTHERS)
-    assert lacking == 0
+    assert pending == 0
 
 
 @pytest.mark.parametrize("settles", [False, True])
 def test_critical_compiles_nothing_else(settles):
-    kernels, _, lacking = compiled(settles, compile_ops="critical")
+    kernels, _, pending = compiled(settles, compile_ops="critical")
     assert kernels == set(CRITICAL)
-    assert lacking == 0, "of those that it would compile"
+    assert pending == 0, "of the kinds that it compiles"
 
 
 def test_nothing_is_compiled_before_settle():
@@ -157,25 +157,25 @@ def test_settle_compiles_what_the_session_allows():
 @pytest.mark.parametrize("ops, expected", [
     ("all", CRITICAL + OTHERS), ("critical", CRITICAL)])
 def test_a_model_that_was_loaded_needs_no_run(ops, expected, settles):
-    """Its kernels for any request are compiled, of the kinds it allows."""
+    """Its reusable kernels of the allowed kinds are compiled."""
     options = {"compile": "settle"} if settles else {}
-    kernels, made, lacking = compiled(settles, runs=False, compile_ops=ops,
+    kernels, made, pending = compiled(settles, runs=False, compile_ops=ops,
                                       **options)
     assert kernels == set(expected)
     assert made > len(expected), "products have tiles for other rows"
-    assert lacking == 0
+    assert pending == 0
 
 
 def test_loading_alone_compiles_nothing_before_settle():
-    kernels, made, lacking = compiled(runs=False, compile="settle")
+    kernels, made, pending = compiled(runs=False, compile="settle")
     assert kernels == set() and made == 0
-    assert lacking > 0, "it is wanted"
+    assert pending > 0, "it is requested"
 
 
 @pytest.mark.parametrize("variable, option, expected", [
     ("critical", None, "critical"), ("critical", "all", "all"),
     ("all", "critical", "critical")])
-def test_the_option_decides_over_the_environment(variable, option, expected):
+def test_the_option_overrides_the_environment(variable, option, expected):
     kernels, *_ = compiled(settles=True, variable=variable, compile="settle",
                            compile_ops=option)
     assert kernels == set(CRITICAL + (OTHERS if expected == "all" else []))

@@ -1,4 +1,4 @@
-"""What goes wrong is an exception that says what and where."""
+"""Errors are exceptions that name the object and the problem."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_input_given_twice():
         model(ONES, a=ONES)
 
 
-def test_a_name_is_more_than_what_stands_before_a_nul():
+def test_names_are_not_truncated_at_a_nul():
     model = limber.load(add_model())
     feeds = {"a": ONES, "b": ONES}
     for names, given in ((["sum\0"], feeds), (None, {**feeds, "a\0": ONES})):
@@ -55,7 +55,7 @@ def test_a_name_is_more_than_what_stands_before_a_nul():
 
 
 @pytest.mark.parametrize("limit", [-1, 2**64])
-def test_a_memory_limit_that_no_memory_has(limit):
+def test_an_impossible_memory_limit(limit):
     with pytest.raises(ValueError, match=f"memory_limit: {limit} is not in"):
         limber.load(add_model(), memory_limit=limit)
 
@@ -103,7 +103,7 @@ def test_no_such_file(tmp_path):
     assert "none.onnx" in str(error)
 
 
-def test_what_is_no_model():
+def test_bytes_that_are_not_a_model():
     assert isinstance(failing(limber.load, b"no model"), limber.InvalidModel)
     assert isinstance(failing(limber.load, b""), limber.InvalidModel)
 
@@ -119,14 +119,14 @@ def test_unknown_operators_are_listed():
     assert "Wonder" in str(error) and "Marvel" in str(error)
 
 
-def test_a_failed_run_does_no_harm():
+def test_a_session_works_after_a_failed_run():
     model = limber.load(add_model())
     for _ in range(10):
         failing(model, ONES)
         assert model(ONES, ONES)[0][0, 0] == 2
 
 
-def test_a_memory_limit_is_kept():
+def test_a_memory_limit_is_enforced():
     x = np.ones((64, 64), np.float32)
     from conftest import slow_model
     data = slow_model(8)
@@ -135,7 +135,7 @@ def test_a_memory_limit_is_kept():
     assert isinstance(error, limber.OutOfMemory)
 
 
-def test_bad_options_are_refused():
+def test_bad_options_are_rejected():
     with pytest.raises(limber.InvalidArgument, match="threads"):
         limber.load(add_model(), threads=-1)
     with pytest.raises(TypeError):
@@ -144,7 +144,7 @@ def test_bad_options_are_refused():
         limber.load(7)
 
 
-def test_a_session_that_was_not_opened_says_so():
+def test_a_session_that_was_not_opened_raises():
     model = limber.Model.__new__(limber.Model)
     with pytest.raises(RuntimeError, match="not opened"):
         model.run(None, {})

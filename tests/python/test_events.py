@@ -1,4 +1,5 @@
-"""What the engine decides, and why: explanations, traces, the lists."""
+"""Decisions of the engine and their reasons: explanations, traces, listeners,
+and the documented lists of events and reasons."""
 
 import json
 import os
@@ -65,13 +66,13 @@ def test_each_step_has_a_tier_and_a_reason(model):
                          ("twice", "known")]:
         assert steps[name]["skipped"] and steps[name]["tier"] == ""
         assert steps[name]["reason"] == reason
-    if "relu" in steps:  # the pack has no kernel for all of it
+    if "relu" in steps:  # the pack has no kernel for the fused partition
         assert steps["product"]["reason"] == "pending"
         assert steps["relu"]["reason"] == "pending"
     assert set(step["reason"] for step in steps.values()) <= reasons()
 
 
-def test_compiled_kernels_say_so(model):
+def test_compiled_kernels_are_reported(model):
     steps = json.loads(run(model, "--dims", "k=24", "--settle", "600",
                            "--explain", "--json"))["steps"]
     product = next(step for step in steps if step["name"] == "product")
@@ -81,7 +82,7 @@ def test_compiled_kernels_say_so(model):
 
 
 @pytest.mark.parametrize("open_model", [limber.load, limber.InferenceSession])
-def test_python_explains_too(open_model, model):
+def test_python_explains(open_model, model):
     session = open_model(model)
     feeds = {"x": np.ones((4, 4), np.float32)}
     steps = {s["name"]: s for s in session.explain(["n"], feeds)}
@@ -130,11 +131,11 @@ def test_removed_nodes_name_the_pass(wordy):
         == REMOVED
 
 
-def test_an_explanation_can_be_read(model):
+def test_an_explanation_is_readable(model):
     text = run(model, "--dims", "k=24", "--explain")
     assert re.search(r"^reference +reference_only +CumSum +sum$", text, re.M)
     assert re.search(r"^- +view +Reshape +reshape$", text, re.M)
-    assert re.search(r"^ +2 known +the shapes tell its value$", text, re.M)
+    assert re.search(r"^ +2 known +its value follows from the shapes$", text, re.M)
 
 
 def test_a_trace_has_requests_steps_and_compile_jobs(model, tmp_path):
@@ -144,7 +145,7 @@ def test_a_trace_has_requests_steps_and_compile_jobs(model, tmp_path):
     events = json.loads(path.read_text())["traceEvents"]
     tracks = {e["tid"]: e["args"]["name"] for e in events
               if e["name"] == "thread_name"}
-    assert {"requests", "compile jobs", "decisions", "steps: host",
+    assert {"requests", "compile jobs", "decisions", "steps: reference",
             "steps: pack"} <= set(tracks.values())
 
     def on(name):
@@ -154,7 +155,7 @@ def test_a_trace_has_requests_steps_and_compile_jobs(model, tmp_path):
     assert len(requests) == 3
     assert all(e["ph"] == "X" and e["dur"] > 0 and e["args"]["of"] == "x=24x24"
                for e in requests)
-    sums = [e for e in on("steps: host") if e["args"]["step"] == "sum"]
+    sums = [e for e in on("steps: reference") if e["args"]["step"] == "sum"]
     assert len(sums) == 3
     for step, request in zip(sums, requests):
         assert request["ts"] <= step["ts"]
@@ -170,9 +171,9 @@ def test_a_trace_has_requests_steps_and_compile_jobs(model, tmp_path):
     assert set(e["args"]["reason"] for e in events if "cat" in e) <= reasons()
 
 
-def test_a_trace_that_cannot_be_written_is_told(model):
+def test_a_trace_that_cannot_be_written_is_an_error(model):
     assert "cannot write" in run(model, "--dims", "k=2", "--trace",
-                                 "/no/such/folder/trace", code=1)
+                                 "/no/such/directory/trace", code=1)
 
 
 def reasons():
@@ -195,7 +196,7 @@ def test_the_lists_are_documented(title, row):
 
 # -- listeners in Python -----------------------------------------------------
 
-def test_a_listener_is_told_what_was_decided(model):
+def test_a_listener_receives_decisions(model):
     heard = []
     loaded = limber.load(model, event=heard.append)
     loaded.run(None, {"x": np.ones((5, 5), np.float32)})

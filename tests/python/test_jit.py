@@ -1,8 +1,8 @@
-"""Kernels compiled by limber-jit: same answers, and right ones without it.
+"""Kernels compiled by limber-jit: results are correct with it and without.
 
-Each program runs in a process of its own, which prints what became of it.
-Whatever is refused, missing, killed or lying: the answers are those of ONNX
-Runtime, and one line on stderr says what is wrong.
+Each program runs in its own process and prints its results. Whether the
+compiler is denied, missing, killed or malicious: the results are those of ONNX
+Runtime, and one line on stderr names the problem.
 """
 
 import os
@@ -63,7 +63,7 @@ MODELS = {
 
 
 class Done:
-    """What a program printed."""
+    """The output of a program."""
 
     def __init__(self, done):
         assert done.returncode == 0, done.stderr
@@ -71,14 +71,14 @@ class Done:
                           for line in done.stdout.splitlines())
         self.settle = self.lines["settle"]
         words = self.lines["kernels"].split()
-        self.kernels, self.wanted = int(words[0]), int(words[2])
+        self.kernels, self.requested = int(words[0]), int(words[2])
         self.warnings = [line for line in done.stderr.splitlines()
                          if line.startswith("limber: ")]
 
 
 def run(name, before="", after="", **environment):
-    """Runs the model, settles, runs it again: all answers right, or this
-    fails. `before` runs before it is loaded, `after` at the end."""
+    """Runs the model, settles, runs it again; fails unless all results are
+    correct. `before`: code that runs before loading, `after`: at the end."""
     environment = {"LIMBER_JIT": "process",
                    "LIMBER_JIT_PATH": str(ROOT / "build" / "limber-jit"),
                    **os.environ, **environment}
@@ -93,25 +93,25 @@ def run(name, before="", after="", **environment):
 
 @pytest.mark.parametrize("isa", ["native", "x86-64-v3"])
 @pytest.mark.parametrize("name", MODELS)
-def test_generated_kernels_give_right_answers(name, isa):
+def test_generated_kernels_give_correct_results(name, isa):
     done = run(name, LIMBER_ISA=isa)
-    assert done.kernels == done.wanted > 3
+    assert done.kernels == done.requested > 3
     assert done.settle == "ok" and not done.warnings
 
 
 def test_on_by_default():
     done = run("magika", LIMBER_JIT="")
-    assert done.kernels == done.wanted > 3
+    assert done.kernels == done.requested > 3
 
 
-def test_off_compiles_nothing_and_warns_of_nothing():
+def test_off_compiles_nothing_and_does_not_warn():
     done = run("magika", LIMBER_JIT="off")
     assert done.kernels == 0 and not done.warnings
 
 
 # -- no kernels ---------------------------------------------------------------
 
-# A filter that refuses mmap and mprotect with PROT_EXEC (4) from now on.
+# A seccomp filter that denies mmap and mprotect with PROT_EXEC (4) from now on.
 REFUSE = textwrap.dedent(r"""
     import ctypes
     import struct
@@ -133,13 +133,13 @@ REFUSE = textwrap.dedent(r"""
     assert prctl(22, 2, whole, 0, 0) == 0  # PR_SET_SECCOMP, filter
     try:
         mapping.mmap(-1, 4096, prot=mapping.PROT_READ | mapping.PROT_EXEC)
-        raise SystemExit("executable memory is not refused")
+        raise SystemExit("executable memory is not denied")
     except PermissionError:
         pass
 """)
 
 
-def test_executable_memory_refused():
+def test_executable_memory_denied():
     done = run("magika", before=REFUSE)
     assert done.kernels == 0
     assert len(done.warnings) == 1
@@ -149,7 +149,7 @@ def test_executable_memory_refused():
 @pytest.mark.parametrize("isa", ["x86-64-v1", "x86-64-v2"])
 def test_a_processor_below_v3(isa):
     done = run("magika", LIMBER_ISA=isa)
-    assert (done.kernels, done.wanted) == (0, 0)
+    assert (done.kernels, done.requested) == (0, 0)
     assert len(done.warnings) == 1 and "x86-64-v3" in done.warnings[0]
 
 
@@ -158,15 +158,15 @@ def test_unknown_switches_are_one_warning(variable):
     done = run("magika", **{variable: "maybe"})
     assert len(done.warnings) == 1
     assert f"{variable}=maybe is ignored" in done.warnings[0]
-    assert done.kernels == done.wanted > 3
+    assert done.kernels == done.requested > 3
 
 
 # -- workers that fail --------------------------------------------------------
 
 
-def program(folder, text):
+def program(directory, text):
     """A worker written in Python: its socket is descriptor 3."""
-    path = folder / "worker"
+    path = directory / "worker"
     path.write_text(f"#!{sys.executable}\nimport os, socket, sys, time\n"
                     f"line = socket.socket(fileno=3)\n{text}\n")
     path.chmod(0o755)
@@ -174,9 +174,9 @@ def program(folder, text):
 
 
 def check_failing(path):
-    """One line says what is wrong with the worker, and settle says it too."""
+    """One line names the worker's problem, and settle raises it."""
     done = run("magika", LIMBER_JIT_PATH=path)
-    assert done.kernels == 0 and done.wanted > 3
+    assert done.kernels == 0 and done.requested > 3
     assert path in done.settle
     assert len(done.warnings) == 1 and path in done.warnings[0]
     return done
@@ -184,7 +184,7 @@ def check_failing(path):
 
 @pytest.mark.parametrize("path", ["/no/such/program", "/", "/bin/false",
                                   "/bin/cat"])
-def test_a_worker_that_is_none(path):
+def test_a_path_that_is_not_a_worker(path):
     check_failing(path)
 
 
@@ -194,13 +194,13 @@ BAD = {
     "half a head": "line.recv(4096)\nline.sendall(bytes(7))",
     "zeros": "line.recv(4096)\nline.sendall(bytes(1 << 20))",
     "nothing, and dies": "line.recv(1)\nos.kill(os.getpid(), 9)",
-    "before it is asked": "line.sendall(os.urandom(64))\ntime.sleep(60)",
+    "before a request": "line.sendall(os.urandom(64))\ntime.sleep(60)",
 }
 
 
-@pytest.mark.parametrize("answer", BAD)
-def test_a_worker_that_answers_garbage(answer, tmp_path):
-    check_failing(program(tmp_path, BAD[answer]))
+@pytest.mark.parametrize("response", BAD)
+def test_a_worker_that_responds_with_garbage(response, tmp_path):
+    check_failing(program(tmp_path, BAD[response]))
 
 
 def test_an_object_with_a_changed_byte_is_not_run(tmp_path):
@@ -226,10 +226,10 @@ def test_an_object_with_a_changed_byte_is_not_run(tmp_path):
             outer.sendall(data)
         """))
     done = check_failing(path)
-    assert "bad answer" in done.settle
+    assert "invalid response" in done.settle
 
 
-def test_a_worker_that_hangs_costs_no_more_than_the_time_given(tmp_path):
+def test_a_worker_that_hangs_delays_settle_by_its_timeout_only(tmp_path):
     path = program(tmp_path, "time.sleep(600)")
     done = run("magika", after="""
 print("again:", settle(1))
@@ -237,12 +237,12 @@ check()
 """, before="limber.Model.settle = "
                       "lambda m, s, f=limber.Model.settle: f(m, min(s, 2))",
                LIMBER_JIT_PATH=path)
-    assert done.kernels == 0 and done.wanted > 3
+    assert done.kernels == 0 and done.requested > 3
     assert path in done.settle and len(done.warnings) <= 2
     assert "not settled in the time given" in done.settle
 
 
-# Kills or stops the first worker that is seen, whatever it does then.
+# Kills or stops the first worker, whatever it is doing.
 HUNT = r"""
 def children():
     me = str(os.getpid())
@@ -277,15 +277,15 @@ print("again:", settle(600))
 check()
 """)
     assert "hit" in done.lines
-    # Between two requests it is replaced, and nobody is told.
+    # Between two requests it is replaced without a warning.
     assert done.settle == "ok" or "it was killed" in done.settle \
         or "it crashed: Killed" in done.settle
     assert len(done.warnings) <= 1
     assert done.lines["again"] == "ok"
-    assert done.kernels == done.wanted > 3
+    assert done.kernels == done.requested > 3
 
 
-def test_a_stopped_worker_holds_up_nobody_for_longer_than_asked():
+def test_a_stopped_worker_delays_settle_by_its_timeout_only():
     done = run("minilm", before=HUNT.replace("SIGNAL", "19")
                + "limber.Model.settle = lambda m, s, "
                  "f=limber.Model.settle: f(m, min(s, 3))\n", after="""

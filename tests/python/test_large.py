@@ -1,5 +1,5 @@
-"""Models past 2 GB, in the file itself and beside it. The files have holes, so
-that they take neither disk nor time."""
+"""Models of more than 2 GB, in one file or with external data. The files are
+sparse, so that they take neither disk nor time."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 import limber
 from conftest import make_model
 
-BIG = (5 << 30) + 3  # bytes of the weight; past what 32 bits can say
+BIG = (5 << 30) + 3  # bytes of the weight; more than 32 bits can express
 
 
 def gather_model():
@@ -27,16 +27,16 @@ def varint(n):
 
 
 def field(number, content, size=None):
-    """A field of bytes; `size` if more of them follow in the file."""
+    """A field of bytes; `size`: its length if more bytes follow in the file."""
     return varint(number << 3 | 2) + varint(size or len(content)) + content
 
 
-def write_with_hole(path, head, size, marks):
+def write_with_hole(path, header, size, marks):
     with open(path, "wb") as f:
-        f.write(head)
-        f.truncate(len(head) + size)
+        f.write(header)
+        f.truncate(len(header) + size)
         for at, byte in marks.items():
-            f.seek(len(head) + at)
+            f.seek(len(header) + at)
             f.write(bytes([byte]))
 
 
@@ -55,8 +55,8 @@ def in_one_file(path, marks):
     raw = weight().SerializeToString() + field(9, b"", BIG)
     graph = model.graph.SerializeToString() + field(5, raw, len(raw) + BIG)
     model.ClearField("graph")
-    head = model.SerializeToString() + field(7, graph, len(graph) + BIG)
-    write_with_hole(path, head, BIG, marks)
+    header = model.SerializeToString() + field(7, graph, len(graph) + BIG)
+    write_with_hole(path, header, BIG, marks)
 
 
 def beside_the_file(path, marks):

@@ -1,7 +1,7 @@
-"""A program that ends, forks or unloads the library while kernels are compiled:
-nothing hangs, and nothing is left behind, whatever the moment.
+"""A program that exits, forks or unloads the library while kernels are
+compiled: nothing hangs, and no process or file is left, at any moment.
 
-LIFE_TIMINGS=N tries that many moments of each kind; LIFE_SEED=N draws others.
+LIFE_TIMINGS=N tries N moments of each kind; LIFE_SEED=N draws others.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ SHAPES = ["1x3x48x32", "2x3x48x40", "1x3x48x97"]
 
 TIMINGS = int(os.environ.get("LIFE_TIMINGS", 5))
 SEED = int(os.environ.get("LIFE_SEED", 1))
-PATIENCE = 300  # seconds; a hang, by far
+PATIENCE = 300  # seconds; more is a hang
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -47,7 +47,7 @@ def children():
 
 
 def await_orphans(before):
-    """Those that the host left behind end by themselves, and soon."""
+    """Waits for processes that the host left: they must end soon."""
     end = time.monotonic() + PATIENCE
     while left := children() - before:
         for pid in left:
@@ -56,12 +56,12 @@ def await_orphans(before):
         time.sleep(0.005)
 
 
-class Place:
-    """Folders in which a file that is left over is seen."""
+class Sandbox:
+    """Directories of one program, to detect files that it leaves."""
 
-    def __init__(self, folder):
-        self.store = folder / "store"
-        self.others = [folder / "tmp", folder / "cwd"]
+    def __init__(self, directory):
+        self.store = directory / "store"
+        self.others = [directory / "tmp", directory / "cwd"]
         for other in self.others:
             other.mkdir()
         self.environment = {**os.environ, "LIMBER_CACHE_DIR": str(self.store),
@@ -76,7 +76,7 @@ class Place:
     def check(self):
         assert [list(other.iterdir()) for other in self.others] == [[], []]
         assert not [name for name in os.listdir("/dev/shm") if "limber" in name]
-        if not self.store.exists():  # it ended before it was needed
+        if not self.store.exists():  # the program ended before using it
             return
         subprocess.run([ROOT / "build" / "limber", "cache", "verify", "--store",
                         self.store], check=True, capture_output=True)
@@ -98,25 +98,25 @@ def finish(host, what):
 def test_nothing_hangs_and_nothing_is_left(how, tmp_path, orphans):
     for i, us in enumerate(moments(how)):
         before = children()
-        folder = tmp_path / str(i)
-        folder.mkdir()
-        place = Place(folder)
-        code, errors = finish(place.start(how, us), f"{how} {us}")
+        directory = tmp_path / str(i)
+        directory.mkdir()
+        sandbox = Sandbox(directory)
+        code, errors = finish(sandbox.start(how, us), f"{how} {us}")
         assert (code, errors) == (0, ""), f"{how} {us}"
         await_orphans(before)
-        place.check()
+        sandbox.check()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_leaves_nothing(number, tmp_path, orphans):
     for i, us in enumerate(moments(number)):
         before = children()
-        folder = tmp_path / str(i)
-        folder.mkdir()
-        place = Place(folder)
-        host = place.start("kill", 0)
+        directory = tmp_path / str(i)
+        directory.mkdir()
+        sandbox = Sandbox(directory)
+        host = sandbox.start("kill", 0)
         time.sleep(us / 1e6)
         host.send_signal(number)
         assert finish(host, f"kill {us}") == (-number, "")
         await_orphans(before)
-        place.check()
+        sandbox.check()

@@ -1,4 +1,5 @@
-"""Loading rehearses a run: nothing is seen of it but kernels that are wanted."""
+"""Loading warms up with a run, whose only visible effect are kernel
+requests."""
 
 import time
 
@@ -30,7 +31,7 @@ def events_of(load_warmup):
     heard = []
     model = limber.load(matmul_model(), threads=2, load_warmup=load_warmup,
                         event=lambda e: heard.append((e.name, e.reason)))
-    # Kernels that serve any request are wanted, and may be compiled already.
+    # Reusable kernels are requested, and may be compiled already.
     model.flush_events()
     before = sum(not name.startswith(("worker_", "kernel_"))
                  for name, _ in heard)
@@ -40,13 +41,13 @@ def events_of(load_warmup):
     return before, [e for e in heard if e[0] in ("plan_built", "run_ended")]
 
 
-def test_nothing_is_told_of_it():
+def test_it_emits_no_run_events():
     before, warmed = events_of(True)
     assert before == 0
     assert warmed == events_of(False)[1]
 
 
-def test_nothing_is_counted_of_it():
+def test_it_is_not_counted():
     model = limber.load(matmul_model(), threads=2)
     stats = model.stats()
     assert stats.runs == stats.plans == stats.plans_built == 0
@@ -56,8 +57,9 @@ def test_nothing_is_counted_of_it():
     assert model.stats().arena_bytes == 0
 
 
-def test_kernels_for_any_request_are_wanted():
-    """What rows of a request choose from is wanted before the first of them."""
+def test_reusable_kernels_are_requested():
+    """The tile variants that a request's rows choose from are requested before
+    the first request."""
     model = limber.load(matmul_model(inner=9), threads=2)
     stats = model.stats()
     assert stats.runs == 0
@@ -67,14 +69,14 @@ def test_kernels_for_any_request_are_wanted():
     assert model.stats().kernels_requested == stats.kernels_requested
 
 
-def test_without_it_the_first_run_wants_them():
+def test_without_it_the_first_run_requests_them():
     model = limber.load(matmul_model(inner=11), threads=2, load_warmup=False)
     assert model.stats().kernels_requested == 0
     model.run(None, feeds(1, 32, inner=11))
     assert model.stats().kernels_requested > 0
 
 
-def test_no_shape_of_it_is_recorded(tmp_path):
+def test_its_shapes_are_not_recorded(tmp_path):
     model = limber.load(matmul_model())
     path = tmp_path / "shapes.txt"
     model.record_shapes(str(path))
@@ -93,11 +95,11 @@ def test_results_are_the_same_without_it(deterministic):
                             load_warmup=load_warmup)
         found.append([model.run(None, feeds(n, 5)) for n in (1, 4, 1)])
     for ours, theirs in zip(*found):
-        for a, b in zip(ours, theirs):  # the random ones, too
+        for a, b in zip(ours, theirs):  # random operators too
             np.testing.assert_array_equal(a, b)
 
 
-def test_a_model_that_takes_no_guess_is_loaded():
+def test_a_model_that_rejects_the_guessed_shapes_is_loaded():
     model = limber.load(make_model(
         [helper.make_node("MatMul", ["x", "y"], ["z"])],
         {"x": (TensorProto.FLOAT, ["n", "a"]),
@@ -107,13 +109,13 @@ def test_a_model_that_takes_no_guess_is_loaded():
     np.testing.assert_array_equal(model(x, y), np.full((2, 3), 7))
 
 
-def test_a_memory_limit_holds_for_it():
+def test_a_memory_limit_applies_to_it():
     model = limber.load(matmul_model(), memory_limit=1 << 20)
     assert model.stats().arena_bytes == 0
     model.run(None, feeds(1, 2))
 
 
-def test_it_can_be_left_out():
+def test_it_can_be_disabled():
     options = limber.SessionOptions()
     options.load_warmup = False
     session = limber.InferenceSession(add_model(), options)
@@ -125,7 +127,7 @@ def test_it_can_be_left_out():
 
 @pytest.mark.parametrize("name", ["vad", "ocr-cls", "yolo"])
 def test_it_is_short(name):
-    """Of several loads the best; a busy machine may make any of them long."""
+    """The best of several loads: a busy machine may delay any of them."""
     path = str(MODELS / f"{name}.onnx")
     took = {}
     for _ in range(5):

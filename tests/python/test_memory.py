@@ -1,7 +1,7 @@
-"""The cache of what is compiled: one byte budget, told and kept; and kernels
-that serve every shape, where they are preferred.
+"""The cache of compiled kernels: one byte budget, reported and enforced; and
+reusable kernels where they are preferred.
 
-Each program runs in a process of its own, which prints JSON.
+Each program runs in its own process, which prints JSON.
 """
 
 import json
@@ -66,7 +66,7 @@ out = limber.cache_stats()
 """
 
 
-def test_the_budget_is_kept_whatever_it_is():
+def test_any_budget_is_enforced():
     plenty, _ = run(SETTLE)
     kernels = plenty["kernels"]
     assert kernels["entries"] == kernels["insertions"] > 4
@@ -83,7 +83,7 @@ def test_the_budget_is_kept_whatever_it_is():
     assert none["worker"]["hits"] == 0
 
 
-def test_shrinking_evicts_just_enough_and_what_went_comes_back():
+def test_shrinking_evicts_just_enough_and_kernels_are_compiled_again():
     got, _ = run("""
 check(2, 7)
 model.settle(600)
@@ -132,7 +132,7 @@ out["evictions"] = limber.cache_stats()["kernels"]["evictions"]
     assert max(got["mapped"]) <= 2 * (256 << 10)
 
 
-def test_metrics_and_misses_are_told(tmp_path):
+def test_metrics_and_misses_are_reported(tmp_path):
     path = tmp_path / "product.onnx"
     float_ = TensorProto.FLOAT
     path.write_bytes(make_model(
@@ -172,12 +172,12 @@ out["on"], out["from"] = s.prefer_reusable_kernels, s.prefer_reusable_from
 """
 
 
-def test_reusable_kernels_assume_divisibility_alone():
+def test_reusable_kernels_assume_only_divisibility():
     got, _ = run(PREFER, "{'prefer_reusable_kernels': True}")
     assert got["on"] and got["from"] == "session"
     for kernel in got["kernels"]:
         assert kernel.startswith("attention") or "<=" not in kernel
-    assert "specialised" in got["tiers"]  # attention needs a bound
+    assert "specialised" in got["tiers"]  # attention needs an upper bound
 
 
 NARROW = r"""
@@ -207,7 +207,7 @@ def narrow(path, preferred):
     return json.loads(done.stdout)
 
 
-def test_few_columns_need_no_bound(tmp_path):
+def test_few_columns_need_no_upper_bound(tmp_path):
     path = tmp_path / "narrow.onnx"
     weights = helper.make_tensor("w", TensorProto.FLOAT, [8, 20], [1.0] * 160)
     model = make_model([helper.make_node("MatMul", ["x", "w"], ["y"])],
@@ -215,11 +215,12 @@ def test_few_columns_need_no_bound(tmp_path):
                        {"y": (TensorProto.FLOAT, ["n", 20])})
     model.graph.initializer.append(weights)
     path.write_bytes(model.SerializeToString())
-    tier, kernel, bounded, wanted = narrow(path, True)
-    assert tier == "reusable" and "<=" not in kernel and bounded == 0 < wanted
-    tier, kernel, bounded, wanted = narrow(path, False)
+    tier, kernel, specialised, requested = narrow(path, True)
+    assert tier == "reusable" and "<=" not in kernel
+    assert specialised == 0 < requested
+    tier, kernel, specialised, requested = narrow(path, False)
     if "<=" in kernel:  # there are no tiles for few columns below x86-64-v4
-        assert tier == "specialised" and bounded == wanted > 0
+        assert tier == "specialised" and specialised == requested > 0
 
 
 @pytest.mark.parametrize("options, variable, on, source", [
@@ -230,7 +231,7 @@ def test_few_columns_need_no_bound(tmp_path):
     ("{'prefer_reusable_kernels': False}", "1", False, "session"),
     ("{'prefer_reusable_kernels': True}", "0", True, "session"),
 ])
-def test_the_nearest_word_decides(options, variable, on, source):
+def test_the_most_specific_setting_decides(options, variable, on, source):
     environment = {"LIMBER_PREFER_REUSABLE_KERNELS": variable} \
         if variable else {}
     got, said = run("s = model.stats()\nout = [s.prefer_reusable_kernels, "
@@ -246,7 +247,7 @@ def doctor(*arguments, code=0, **environment):
     return done.stdout
 
 
-def test_the_doctor_says_what_there_is():
+def test_the_doctor_lists_the_installation():
     found = json.loads(doctor("--json", LIMBER_CACHE_CAPACITY="3M",
                               LIMBER_PREFER_REUSABLE_KERNELS="1"))
     assert found["cache_capacity"] == 3 << 20

@@ -1,4 +1,4 @@
-"""limber.load, and what a model can be asked."""
+"""limber.load, and the methods of a model."""
 
 import os
 import pathlib
@@ -30,7 +30,7 @@ def test_a_model_loads_from_any_kind_of_path(path, form):
 
 
 @pytest.mark.parametrize("form", [bytes, bytearray, memoryview])
-def test_a_model_loads_from_bytes_that_are_then_gone(form):
+def test_a_model_loads_from_bytes_that_are_then_freed(form):
     data = form(add_model())
     model = limber.load(data)
     del data
@@ -38,7 +38,7 @@ def test_a_model_loads_from_bytes_that_are_then_gone(form):
 
 
 @pytest.mark.parametrize("form", [str, pathlib.Path])
-def test_external_data_of_a_model_in_bytes_lies_in_a_folder(tmp_path, form):
+def test_external_data_of_a_model_in_bytes_is_in_a_directory(tmp_path, form):
     model = make_model([helper.make_node("Neg", ["w"], ["y"])], {},
                        {"y": (TensorProto.FLOAT, [2])})
     weights = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[2],
@@ -46,11 +46,11 @@ def test_external_data_of_a_model_in_bytes_lies_in_a_folder(tmp_path, form):
     weights.external_data.add(key="location", value="weights")
     model.graph.initializer.append(weights)
     np.array([1, 2], np.float32).tofile(tmp_path / "weights")
-    loaded = limber.load(model.SerializeToString(), folder=form(tmp_path))
+    loaded = limber.load(model.SerializeToString(), directory=form(tmp_path))
     assert loaded().tolist() == [-1, -2]
 
 
-def test_inputs_come_by_position_or_name():
+def test_inputs_are_given_by_position_or_name():
     model = limber.load(add_model())
     for got in (model(ONES, 2 * ONES), model(ONES, b=2 * ONES),
                 model(b=2 * ONES, a=ONES),
@@ -85,7 +85,7 @@ def test_stats_count_runs_and_plans():
     assert stats.plans_evicted == 0 and stats.plan_bytes > 0
 
 
-def test_info_says_what_the_file_says():
+def test_info_reports_the_files_metadata():
     data = make_model([helper.make_node("Neg", ["x"], ["y"])],
                       {"x": (TensorProto.FLOAT, [1])},
                       {"y": (TensorProto.FLOAT, [1])},
@@ -123,8 +123,8 @@ def test_copied_weights_survive_the_file(models, tmp_path):
     assert np.array_equal(model(x), want)
 
 
-def factor_bytes(path):
-    """Of the constant factors of products: they are laid out anew."""
+def packed_bytes(path):
+    """Bytes of the constant operands of matmuls, which are packed."""
     import onnx
     graph = onnx.load(path).graph
     size = {w.name: len(w.raw_data) for w in graph.initializer}
@@ -132,8 +132,8 @@ def factor_bytes(path):
                if n.op_type in ("MatMul", "Gemm"))
 
 
-def test_loading_copies_no_weights_but_factors(models):
-    """In a process of its own: nothing else may move the numbers."""
+def test_loading_copies_only_weights_of_matmuls(models):
+    """In its own process: nothing else may change the memory."""
     import subprocess
     import sys
     code = """
@@ -149,6 +149,6 @@ print(anonymous() - before, model.info()["weight_bytes"])
                           capture_output=True, text=True, check=True)
     grown_kb, weight_bytes = map(int, done.stdout.split())
     assert weight_bytes > 80_000_000
-    factors = factor_bytes(models / "minilm.onnx")
-    assert factors < weight_bytes / 2
-    assert grown_kb <= 16 * 1024 + factors / 1024
+    packed = packed_bytes(models / "minilm.onnx")
+    assert packed < weight_bytes / 2
+    assert grown_kb <= 16 * 1024 + packed / 1024

@@ -1,4 +1,4 @@
-"""scripts/mutants.py: what scripts/mutate can plant in a C source."""
+"""scripts/mutants.py: the mutations of C sources that scripts/mutate plants."""
 
 import sys
 
@@ -10,7 +10,7 @@ import mutate  # noqa: E402
 
 
 def changes(body, name="f"):
-    """operator -> {(text, what it becomes)} in a function of that body"""
+    """operator -> {(text, replacement)} in a function with that body"""
     source = f"static int {name}(int a, int b) {{\n{body}\n}}\n"
     found = {}
     for m in mutants.mutants_of(source):
@@ -27,7 +27,7 @@ def test_tokens_are_those_of_c():
         ";", "1.5e-3f"]
 
 
-def test_preprocessor_lines_are_no_tokens():
+def test_preprocessor_lines_are_not_tokens():
     source = "#define A(x) \\\n  (x < 1)\nint y;\n  # if X < 2\nint z;"
     assert [t.text for t in mutants.tokenize(source)] == [
         "int", "y", ";", "int", "z", ";"]
@@ -73,14 +73,14 @@ def test_neighbouring_arguments_are_swapped():
     assert "arguments" not in changes("return g(a, a);")
 
 
-def test_a_key_loses_a_part():
+def test_parts_of_keys_are_removed():
     found = changes("add(&h, a); return a == b && same(a[1], b[1]);",
                     "key_hash")
     assert found["key"] == {("add(&h, a);", "{}"),
                             ("&& same(a[1], b[1])", "")}
 
 
-def test_asserts_messages_and_tables_are_left_alone():
+def test_asserts_messages_and_tables_are_not_mutated():
     assert not changes('assert(a < 1);\nlb_log("x %d", a + 1);')
     assert not mutants.mutants_of("static const int t[] = {1, 2, 3};\n"
                                   "struct s { int x[4]; };\n"

@@ -1,5 +1,5 @@
-"""Outputs live as long as somebody holds them: past their session, and with
-the runtime that allocated them."""
+"""Outputs live as long as they are referenced: longer than their session, and
+they keep the runtime that allocated them alive."""
 
 import gc
 import threading
@@ -13,14 +13,14 @@ from onnx import TensorProto
 
 
 class Listener:
-    """Belongs to a runtime: it is alive as long as the runtime is."""
+    """Owned by a runtime, so it lives as long as the runtime."""
 
     def __call__(self, event):
         pass
 
 
 def load(**options):
-    """A model with a runtime of its own, and what tells when that ends."""
+    """A model with its own runtime, and a weak reference to its listener."""
     listener = Listener()
     return limber.load(add_model(), event=listener, **options), \
         weakref.ref(listener)
@@ -33,11 +33,11 @@ def run(model, rows=5):
 
 
 def litter():
-    """Memory that was given back is used for something else."""
+    """Overwrites memory that was freed."""
     return [np.full(n, -1, np.float32) for n in range(1, 200) for _ in range(4)]
 
 
-def test_outputs_outlive_their_session_and_hold_its_runtime():
+def test_outputs_outlive_their_session_and_retain_its_runtime():
     model, runtime = load(threads=2)
     a, total, twice = run(model)
     del model
@@ -58,7 +58,7 @@ def test_outputs_outlive_their_session_and_hold_its_runtime():
     assert runtime() is None, "nothing holds the runtime any more"
 
 
-def test_a_view_of_an_output_holds_it():
+def test_a_view_of_an_output_retains_it():
     model, runtime = load()
     a, total, twice = run(model)
     row = total[3, 1:]
@@ -87,7 +87,7 @@ def test_a_session_outlives_its_outputs():
     assert runtime() is None
 
 
-def test_outputs_of_two_runs_are_apart():
+def test_outputs_of_two_runs_do_not_share_memory():
     model, _ = load()
     a, first, _ = run(model)
     first_copy = first.copy()
@@ -98,8 +98,8 @@ def test_outputs_of_two_runs_are_apart():
 
 
 @pytest.mark.parametrize("kind", ["identity", "input kept"])
-def test_an_output_is_no_input(kind):
-    """An output that equals an input is memory of its own."""
+def test_an_output_is_never_an_input(kind):
+    """An output that equals an input has its own memory."""
     model = limber.load(identity_model(TensorProto.FLOAT, ["n"]))
     x = np.arange(9, dtype=np.float32)
     y = model.run(None, {"x": x})[0]
@@ -113,7 +113,7 @@ def test_an_output_is_no_input(kind):
         np.testing.assert_array_equal(x, np.arange(9))
 
 
-def test_outputs_that_another_thread_drops_last():
+def test_outputs_whose_last_reference_another_thread_drops():
     model, runtime = load(threads=3)
     a, total, twice = run(model, 1000)
     box = [total, twice]

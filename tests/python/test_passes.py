@@ -19,7 +19,7 @@ NAMES = re.findall(r'^LB_PASS\(\w+, "(\w+)"',
                    (ROOT / "src/graph/passes.def").read_text(), re.M)
 PROGRAM = ROOT / "build" / "limber"
 
-# Runs every model of a folder on its inputs and writes its outputs.
+# Runs every model of a directory on its inputs and writes the outputs.
 RUN = """
 import sys
 from pathlib import Path
@@ -71,8 +71,8 @@ class Graph:
             ir_version=8)
 
 
-def images(g):
-    """Convolutions, batch norms, activations that are written out, pools."""
+def convolutions(g):
+    """Convolutions, batch norms, decomposed activations, pooling."""
     x = g.input("x", ["n", 3, "h", "w"], g.floats(2, 3, 20, 24))
     for channels, groups, dims in ((8, 1, (3, 3)), (8, 8, (3, 3)),
                                    (16, 1, (1, 1)), (16, 1, (1, 5))):
@@ -141,7 +141,7 @@ def transformer(g):
 
 def quantised(g):
     """QDQ convolutions, dynamic and integer matmuls. Scales are powers of two:
-    float sums are as exact as integer ones, and round to the same bytes."""
+    float sums are as exact as integer ones and round to the same int8."""
     x = g.input("x", ["n", 8, 12, 12], g.floats(2, 8, 12, 12))
     scale, zero = g.const(np.float32(2 ** -6)), g.const(np.uint8(128))
     weights = g.rng.integers(-90, 90, (16, 8, 3, 3)).astype(np.int8)
@@ -162,8 +162,8 @@ def quantised(g):
 
 
 def control(g):
-    """A branch that a shape decides, one that data decides, a loop that
-    carries its weights, an LSTM, one-hot rows."""
+    """An If decided by a shape, one decided by data, a Loop that carries its
+    weights, an LSTM, one-hot rows."""
     x = g.input("x", ["s", "n", 8], g.floats(5, 2, 8))
     flag = g.input("flag", [], np.array(True))
 
@@ -196,8 +196,8 @@ def control(g):
     return g.model([z, h, g.add("Relu", w)])
 
 
-def halves(g):
-    """float16 with a sum that is written twice."""
+def float16(g):
+    """float16 with the same sum computed twice."""
     x = g.input("x", ["n", 16], g.floats(3, 16).astype(np.float16))
     w = g.const((g.floats(16, 8) / 4).astype(np.float16))
     a, b = g.add("MatMul", x, w), g.add("MatMul", x, w)
@@ -217,20 +217,20 @@ def rotary(g):
     return g.model([y, k, v], opset=23)
 
 
-GRAPHS = [images, transformer, quantised, control, halves, rotary]
+GRAPHS = [convolutions, transformer, quantised, control, float16, rotary]
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models")
+    directory = tmp_path_factory.mktemp("models")
     for seed, make in enumerate(GRAPHS):
         g = Graph(seed)
         model = make(g)
-        path = folder / f"{make.__name__}.onnx"
+        path = directory / f"{make.__name__}.onnx"
         path.write_bytes(model.SerializeToString())
         np.savez(path.with_suffix(".npz"),
                  **{n: a for n, (_, a) in g.inputs.items()})
-    return folder
+    return directory
 
 
 def run(*command, passes=""):
@@ -248,7 +248,7 @@ def dump(model, passes):
 
 @pytest.fixture(scope="module")
 def expected(models):
-    """By graph, what ONNX Runtime makes of it, unoptimised."""
+    """graph -> outputs of ONNX Runtime without graph optimisations."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = (
         onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL)
@@ -260,9 +260,9 @@ def expected(models):
     return found
 
 
-def agrees(folder, expected):
+def agrees(directory, expected):
     for name, outputs in expected.items():
-        with np.load(folder / f"{name}.npz") as got:
+        with np.load(directory / f"{name}.npz") as got:
             assert len(got.files) == len(outputs)
             for i, want in enumerate(outputs):
                 half = want.dtype == np.float16
@@ -296,4 +296,4 @@ def test_an_unknown_name_is_one_warning_that_lists_the_names(models, passes,
     text, told = dump(models / "transformer.onnx", passes)
     assert told.count("LIMBER_PASSES") == 1 and told.count("\n") == 1
     assert f"'{entry}' is ignored" in told and ", ".join(NAMES) in told
-    assert "Erf" in text  # the other entry holds
+    assert "Erf" in text  # the other entry is obeyed

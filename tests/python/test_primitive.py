@@ -16,7 +16,7 @@ MATMUL = "matmul in=f32:?5x33,f32:33x17:const post=relu,add:f32:17"
 CONV = ("convolution in=f32:1x3x?16x16:last,f32:8x3x3x3:const,f32:8:const "
         "strides=2x2 pads=1x1x1x1 post=relu,sum")
 SOFTMAX = "softmax in=f32:7x33 axis=-1"
-# Taps along two axes, and channels that come first: the last axis has none.
+# A window along two axes, channels first: the last axis has no taps.
 VOLUME = "convolution in=f32:1x2x7x6x5,f32:4x2x3x5x1:const"
 
 
@@ -42,11 +42,11 @@ def test_wrong_usage_is_exit_code_2(words):
 @pytest.mark.parametrize("case,message", [
     ("wonder in=f32:3", "does not begin with a kind"),
     ("matmul in=f3:3", "does not begin with a dtype"),
-    ("matmul in=f32:3xy", "say dims as 5x33"),
-    ("matmul in=f32:3:lost", "what is 'lost'?"),
-    ("matmul in=f32:3x3,f32:3x3 color=1", "there is no field 'color'"),
+    ("matmul in=f32:3xy", "write dims as 5x33"),
+    ("matmul in=f32:3:lost", "unknown suffix 'lost'"),
+    ("matmul in=f32:3x3,f32:3x3 color=1", "unknown field 'color'"),
     ("matmul in=f32:3x3,f32:3x3 axis=1", "axis: matmul does not read it"),
-    ("matmul in=f32:3x3,f32:3x3 post=wonder", "is no post-operation"),
+    ("matmul in=f32:3x3,f32:3x3 post=wonder", "is not a post-operation"),
     ("matmul in=f32:3x3,f32:4x3", "'matmul'"),
     ("recurrent alg=gru in=f32:?5x1x3,f32:1x6x?3,f32:1x6x2",
      "in[1] (weights): dims[2] must not be a runtime dim"),
@@ -71,7 +71,7 @@ def test_random_cases_are_the_same_each_time_and_differ_by_seed():
     assert first != primitive("--mode=list", "--random", "40", "--seed", "4")
 
 
-def test_what_list_prints_is_read_from_a_file(tmp_path):
+def test_cases_printed_by_list_are_read_from_a_file(tmp_path):
     cases = primitive("--mode=list", "--random", "24", "--seed", "5")
     batch = tmp_path / "cases"
     batch.write_text("# drawn\n\n" + "".join(
@@ -88,7 +88,7 @@ def test_the_key_of_a_primitive_is_a_case():
         assert primitive("--mode=init", key).splitlines()[0] == key
 
 
-def test_init_says_what_computes_it():
+def test_init_prints_the_kernel():
     text = primitive("--mode=init", SOFTMAX + " reusable=1")
     assert "(preferred: attribute)" in text
     text = primitive("--mode=init", SOFTMAX,
@@ -111,9 +111,9 @@ def blobs(tmp_path):
 NO_WORKER = {"LIMBER_JIT_PATH": "/nonexistent"}
 
 
-def test_blobs_bring_their_kernels_where_there_is_no_worker(blobs):
+def test_blobs_contain_their_kernels_where_there_is_no_worker(blobs):
     cases = (MATMUL, CONV, SOFTMAX)
-    assert "tier host" in primitive("--mode=init", MATMUL, LIMBER_JIT="off") \
+    assert "tier reference" in primitive("--mode=init", MATMUL, LIMBER_JIT="off") \
         or "tier pack" in primitive("--mode=init", MATMUL, LIMBER_JIT="off")
     text = primitive("--mode=init", "--load", blobs, *cases, **NO_WORKER)
     tiers = re.findall(r"^  tier (\w+)", text, re.M)
@@ -123,7 +123,7 @@ def test_blobs_bring_their_kernels_where_there_is_no_worker(blobs):
         assert closing(text) == "3 passed, 0 failed"
 
 
-def test_damaged_blobs_are_refused(blobs):
+def test_corrupt_blobs_are_rejected(blobs):
     for path in blobs.iterdir():
         whole = path.read_bytes()
         step = max(1, len(whole) // 40)
@@ -138,11 +138,11 @@ def test_damaged_blobs_are_refused(blobs):
         path.write_bytes(whole[:-1])
         text = primitive("--no-compile", "--load", blobs, MATMUL, CONV,
                          SOFTMAX, code=BAD, **NO_WORKER)
-        assert "cache blob: it is cut short" in text
+        assert "cache blob: truncated" in text
         path.write_bytes(whole)
 
 
-def test_blobs_of_other_processors_are_refused(blobs):
+def test_blobs_of_other_processors_are_rejected(blobs):
     doctor = subprocess.run([PROGRAM, "doctor", "--json"], check=True,
                             capture_output=True, text=True)
     if json.loads(doctor.stdout)["isa"] == "x86-64-v3":
@@ -158,16 +158,16 @@ def test_blobs_of_other_processors_are_refused(blobs):
         assert "here kernels may use x86-64-v3" in text
 
 
-def test_blobs_of_other_descriptors_are_refused(blobs):
+def test_blobs_of_other_descriptors_are_rejected(blobs):
     one, other = list(blobs.iterdir())[:2]
     other.write_bytes(one.read_bytes())
     text = primitive("--no-compile", "--load", blobs, MATMUL, CONV, SOFTMAX,
                      code=BAD)
-    assert "it is of another descriptor" in text
+    assert "it belongs to another descriptor" in text
 
 
-def test_a_slice_of_random_cases():
-    """The long form: limber primitive --random 5000."""
+def test_some_random_cases():
+    """For more: limber primitive --random 5000."""
     text = primitive("--random", os.environ.get("LIMBER_PRIMITIVE_CASES", "400"),
                      "--seed", "7")
     assert closing(text).endswith(" 0 failed")

@@ -1,4 +1,4 @@
-"""session.profile: what each step of a run was."""
+"""session.profile: the steps of a run."""
 
 import numpy as np
 import pytest
@@ -31,14 +31,14 @@ def test_tiers_and_kernels_agree(steps):
         assert (s["tier"] == "reference") == (s["outer"] == 0)
 
 
-def test_products_are_counted(steps):
+def test_matmuls_are_counted(steps):
     kernels = [s for s in steps if s["op"] == "MatMul" and s["kernel"]]
     for s in kernels:
         least = 2 * s["rows"] * s["cols"] * s["k"] * s["outer"]
         assert s["flops"] >= least
 
 
-def test_wrong_inputs_are_refused_as_by_run(models):
+def test_wrong_inputs_are_rejected_as_by_run(models):
     model = limber.load(models / "minilm.onnx")
     with pytest.raises(limber.Error, match="missing input"):
         model.profile(None, {})

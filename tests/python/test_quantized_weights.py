@@ -1,7 +1,7 @@
-"""Quantised weights with one scale, one per row or one per column, where rows
-and columns are equally many, against ONNX Runtime's graph as it is in the file:
-its optimised graph takes a scale per row for one per column. And batch
-normalisation behind such weights."""
+"""Quantised square weights with one scale, one per row or one per column,
+against ONNX Runtime without graph optimisations: its optimised graph confuses a
+scale per row with one per column. And batch normalisation after such
+weights."""
 
 import itertools
 
@@ -12,7 +12,7 @@ import pytest
 from conftest import GraphBuilder, make_model
 from onnx import TensorProto, helper
 
-SIDE = 16  # rows and columns; what fits into fours of bytes and what does not
+SIDE = 16  # rows and columns; multiples of 4 (K4-interleaved) and others
 ODD_SIDE = 17
 
 
@@ -21,12 +21,12 @@ class Builder(GraphBuilder):
         super().__init__(seed=7)
 
     def scales(self, count):
-        """They differ much, so that another order shows."""
+        """Scales that differ much, so that a wrong order is detected."""
         dims = [] if count is None else [count]
         return self.const(np.exp(self.draw.uniform(-6, -3, dims))
                           .astype(np.float32))
 
-    def zeros(self, dtype, count, some):
+    def zero_points(self, dtype, count, some):
         low, high = (-9, 10) if dtype == np.int8 else (100, 150)
         dims = [] if count is None else [count]
         return self.const(self.draw.integers(low, high, dims).astype(dtype)
@@ -36,25 +36,26 @@ class Builder(GraphBuilder):
         return self.const(self.draw.uniform(low, high, dims)
                           .astype(np.float32))
 
-    def weight(self, dims, axis, some_zeros=False, dtype=np.int8):
+    def weight(self, dims, axis, some_zero_points=False, dtype=np.int8):
         """Dequantised; axis None: one scale for all of them."""
         low, high = (-64, 65) if dtype == np.int8 else (64, 192)
         values = self.draw.integers(low, high, dims).astype(dtype)
         count = None if axis is None else dims[axis]
         return self.node(
             "DequantizeLinear", self.const(values), self.scales(count),
-            self.zeros(dtype, count, some_zeros),
+            self.zero_points(dtype, count, some_zero_points),
             **({} if axis in (None, 1) else {"axis": axis}))  # 1: by default
 
     def activation(self, x, kind, channels):
         if kind == "float":
             return x
         if kind == "per channel":
-            how = [self.scales(channels)]  # of uint8, whose zero is 0
+            how = [self.scales(channels)]  # of uint8 with zero point 0
             return self.node("DequantizeLinear",
                              self.node("QuantizeLinear", x, *how), *how)
         dtype = np.uint8 if kind == "uint8" else np.int8
-        how = [self.const(np.float32(0.02)), self.zeros(dtype, None, True)]
+        how = [self.const(np.float32(0.02)),
+               self.zero_points(dtype, None, True)]
         return self.node("DequantizeLinear",
                          self.node("QuantizeLinear", x, *how), *how)
 
@@ -77,16 +78,16 @@ class Builder(GraphBuilder):
 
 
 KINDS = ("float", "uint8", "int8", "per channel")
-PRODUCTS = list(itertools.product(
+MATMULS = list(itertools.product(
     KINDS, (None, 0, 1), ("MatMul", "Gemm", "Gemm transposed"), (False, True),
     (SIDE, ODD_SIDE)))
 
 
-@pytest.mark.parametrize("kind, axis, op, some_zeros, side", PRODUCTS)
-def test_products_of_square_weights(kind, axis, op, some_zeros, side):
+@pytest.mark.parametrize("kind, axis, op, some_zero_points, side", MATMULS)
+def test_matmuls_of_square_weights(kind, axis, op, some_zero_points, side):
     b = Builder()
     x = b.activation("x", kind, side)
-    w = b.weight([side, side], axis, some_zeros)
+    w = b.weight([side, side], axis, some_zero_points)
     if op == "MatMul":
         y = b.node(op, x, w)
     else:
@@ -97,16 +98,16 @@ def test_products_of_square_weights(kind, axis, op, some_zeros, side):
 
 @pytest.mark.parametrize("per", ["all", "row", "column", "row of x"])
 @pytest.mark.parametrize("side", [SIDE, ODD_SIDE])
-def test_scales_behind_products_of_integers(per, side):
-    """As dynamic quantisation has them: MatMulInteger, Cast, Mul. A scale for
-    each of as many rows of x as there are columns is none for a column."""
+def test_scales_after_integer_matmuls(per, side):
+    """As in dynamic quantisation: MatMulInteger, Cast, Mul. A scale per row of
+    x must not be taken for one per column, even where both are equally many."""
     b = Builder()
     q, scale, zero = "q", "scale", "zero"
     b.nodes.append(helper.make_node("DynamicQuantizeLinear", ["x"],
                                     [q, scale, zero]))
     values = b.draw.integers(-64, 65, [side, side]).astype(np.int8)
     y = b.node("MatMulInteger", q, b.const(values), zero,
-               b.zeros(np.int8, side if per == "column" else None, True))
+               b.zero_points(np.int8, side if per == "column" else None, True))
     y = b.node("Cast", y, to=TensorProto.FLOAT)
     dims = {"all": [], "row": [side, 1], "column": [side],
             "row of x": [side, side]}[per]
@@ -118,13 +119,13 @@ def test_scales_behind_products_of_integers(per, side):
 CONVS = list(itertools.product(KINDS, (None, 0, 1), (1, 4), (False, True)))
 
 
-@pytest.mark.parametrize("kind, axis, group, some_zeros", CONVS)
+@pytest.mark.parametrize("kind, axis, group, some_zero_points", CONVS)
 @pytest.mark.parametrize("norm", [False, True])
-def test_convolutions_and_normalisation_behind_them(kind, axis, group,
-                                                    some_zeros, norm):
+def test_convolutions_and_normalisation_after_them(kind, axis, group,
+                                                    some_zero_points, norm):
     b = Builder()
     x = b.activation("x", kind, SIDE)
-    w = b.weight([SIDE, SIDE // group, 3, 3], axis, some_zeros)
+    w = b.weight([SIDE, SIDE // group, 3, 3], axis, some_zero_points)
     y = b.node("Conv", x, w, b.floats(-1, 1, SIDE), group=group,
                pads=[1, 1, 1, 1])
     if norm:
@@ -136,7 +137,7 @@ def test_convolutions_and_normalisation_behind_them(kind, axis, group,
 
 @pytest.mark.parametrize("axis", (None, 0, 1))
 @pytest.mark.parametrize("biased", (None, "float", "integers"))
-def test_normalisation_behind_transposed_convolutions(axis, biased):
+def test_normalisation_after_transposed_convolutions(axis, biased):
     b = Builder()
     w = b.weight([SIDE, SIDE, 2, 2], axis)
     inputs = [b.activation("x", "uint8", SIDE), w]

@@ -1,6 +1,6 @@
-"""Equal partitions share launches where their operands lie alike: here they do
-not. Each operator is applied many times in one model, with weights of its own
-each time, to inputs that are dense, transposed, cut out of larger ones,
+"""Equal partitions share launches if their operands have equal layouts: here
+they differ. Each operator is applied many times in one model, with different
+weights each time, to inputs that are dense, transposed, slices of larger ones,
 broadcast or written into a Concat; every order of two such inputs occurs."""
 
 import itertools
@@ -12,8 +12,8 @@ import pytest
 from conftest import GraphBuilder, make_model
 from onnx import TensorProto
 
-# Of every axis but the batch, so that transposed dims are equal dims. Constants
-# of fewer elements than this are compared, and partitions then not equal.
+# The size of every axis but the batch, so that transposed dims are equal dims.
+# Constants of fewer elements are compared, and partitions would not be equal.
 SIDE = 10
 
 
@@ -46,7 +46,7 @@ class Builder(GraphBuilder):
         return model.SerializeToString()
 
 
-# -- how an operand lies: each has dims [n, SIDE, ...] -----------------------
+# -- layouts of an operand of dims [n, SIDE, ...] ----------------------------
 
 def transposed(*order):
     def read(b):
@@ -94,7 +94,7 @@ def reads_of(rank):
             split_off]
 
 
-# -- what reads it -------------------------------------------------------------
+# -- operators that read it ----------------------------------------------------
 
 def conv(group, kernel, **attributes):
     def apply(b, x):
@@ -105,7 +105,7 @@ def conv(group, kernel, **attributes):
 
 
 def layer_norm(b, x):
-    """With an epsilon that keeps rows of equal elements well-conditioned."""
+    """The epsilon keeps rows of equal elements well-conditioned."""
     return b.node("LayerNormalization", x, b.weight(SIDE), b.weight(SIDE),
                   epsilon=1.0)
 
@@ -121,12 +121,12 @@ def add_bias(b, x):
 
 
 def pair(b, x):
-    """Of which one operand is dense."""
+    """A binary operator with one dense operand."""
     return b.node("Add", b.node("Exp", x), b.dense())
 
 
 def in_double(b, x):
-    """For which the library has no kernels: plain C covers for them."""
+    """float64, for which only reference kernels exist."""
     return b.node("Cast", b.node("Exp", b.node(
         "Cast", x, to=TensorProto.DOUBLE)), to=TensorProto.FLOAT)
 
@@ -162,7 +162,8 @@ def feeds_of(b, sizes):
 
 
 def compare(b, *all_sizes):
-    """With ONNX Runtime's graph as it is in the file, at sizes by name."""
+    """Compares with ONNX Runtime without graph optimisations, at given
+    sizes."""
     model = b.model()
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = (
@@ -179,7 +180,7 @@ def compare(b, *all_sizes):
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_equal_partitions_that_read_otherwise(name):
+def test_equal_partitions_with_different_input_layouts(name):
     rank, apply = OPERATORS[name]
     b = Builder(rank, seed=1)
     for first, second in itertools.product(reads_of(rank), repeat=2):
@@ -190,7 +191,7 @@ def test_equal_partitions_that_read_otherwise(name):
 
 @pytest.mark.parametrize("op", ["Sub", "MatMul"])
 @pytest.mark.parametrize("rank", [3, 4])
-def test_operands_of_one_node_that_lie_otherwise(op, rank):
+def test_operands_of_one_node_with_different_layouts(op, rank):
     b = Builder(rank, seed=6)
     for first, second in itertools.product(reads_of(rank), repeat=2):
         b.output(b.node("Relu", b.node(op, first(b), second(b))))
@@ -199,7 +200,7 @@ def test_operands_of_one_node_that_lie_otherwise(op, rank):
 
 @pytest.mark.parametrize("name", ["covered", "exp", "softmax", "matmul",
                                   "layer_norm"])
-def test_equal_partitions_that_write_otherwise(name):
+def test_equal_partitions_with_different_output_layouts(name):
     """Into slices of a Concat along each axis, and into buffers."""
     rank, apply = OPERATORS[name]
     b = Builder(rank, seed=2)
@@ -214,8 +215,8 @@ def test_equal_partitions_that_write_otherwise(name):
 
 
 @pytest.mark.parametrize("axis", [1, 2])
-def test_parts_of_a_split_joined_in_another_order(axis):
-    """A Concat of all parts in order may leave them where they are."""
+def test_parts_of_a_split_concatenated_in_another_order(axis):
+    """A Concat of all parts in order may need no copy."""
     b = Builder(3, seed=5)
     for order in ("abc", "acb", "bac", "cab", "ab", "bc", "aab", "axbc", "abcx",
                   "xabc", "bbb"):
@@ -229,34 +230,35 @@ def test_parts_of_a_split_joined_in_another_order(axis):
 
 
 @pytest.mark.parametrize("channels", [11, SIDE])
-@pytest.mark.parametrize("space", [1, 2])
-def test_convolutions_of_planar_and_channels_last_inputs(space, channels):
-    """The first convolution of a model reads its input with channels first,
-    and has its weights in that order (unless it takes channels in pairs); the
-    others read what lies with channels last. Where a pool has the input copied,
-    both read dense memory, and at rows of one element both lie alike."""
-    b = Builder(2 + space, seed=3)
-    dims = [f"d{i}" for i in range(space)]
+@pytest.mark.parametrize("spatial", [1, 2])
+def test_convolutions_of_planar_and_channels_last_inputs(spatial, channels):
+    """The first convolution of a model reads its input channels first and has
+    its weights in that order (unless they are K2-interleaved); the others read
+    channels-last feature maps. Where pooling causes a copy of the input, both
+    read dense memory, and with rows of one element both layouts are equal."""
+    b = Builder(2 + spatial, seed=3)
+    dims = [f"d{i}" for i in range(spatial)]
 
     def convolve(x):
-        return b.node("Conv", x, b.weight(channels, channels, *[3] * space),
-                      b.weight(channels), pads=[1] * 2 * space)
+        return b.node("Conv", x, b.weight(channels, channels, *[3] * spatial),
+                      b.weight(channels), pads=[1] * 2 * spatial)
     for _ in range(2):
         x = b.input("n", channels, *dims)
-        pooled = b.node("MaxPool", x, kernel_shape=[3] * space,
-                        pads=[1] * 2 * space)
+        pooled = b.node("MaxPool", x, kernel_shape=[3] * spatial,
+                        pads=[1] * 2 * spatial)
         for value in (x, pooled, x):
             b.output(convolve(value))
         y = b.input("n", *dims, channels)
-        back = b.node("Transpose", y, perm=[0, 1 + space, *range(1, 1 + space)])
+        back = b.node("Transpose", y, perm=[0, 1 + spatial,
+                                            *range(1, 1 + spatial)])
         b.output(convolve(back))
         b.output(convolve(convolve(x)))
     compare(b, *[{"n": 2, **dict(zip(dims, sizes))}
-                 for sizes in itertools.product((1, 2, SIDE), repeat=space)])
+                 for sizes in itertools.product((1, 2, SIDE), repeat=spatial)])
 
 
 def chain(first, second):
-    """Of exp(x) and the negated exp(x), in that order or another."""
+    """Subtracts two of exp(x) and -exp(x), in a given order."""
     def apply(b, x):
         values = [b.node("Exp", x)]
         values.append(b.node("Neg", values[0]))
@@ -264,10 +266,10 @@ def chain(first, second):
     return apply
 
 
-def operands(*picks):
+def operands(*indices):
     def apply(b, x):
         pair = [x, b.dense()]
-        return b.node("Sub", *[pair[i] for i in picks])
+        return b.node("Sub", *[pair[i] for i in indices])
     return apply
 
 
@@ -282,8 +284,8 @@ def gemm(trans):
     return apply
 
 
-def scaled(factor):
-    return lambda b, x: b.node("Mul", x, b.const(np.float32([factor])))
+def scaled(scale):
+    return lambda b, x: b.node("Mul", x, b.const(np.float32([scale])))
 
 
 ALIKE = {
@@ -306,7 +308,7 @@ ALIKE = {
 
 
 @pytest.mark.parametrize("name", ALIKE)
-def test_partitions_that_differ_in_little(name):
+def test_partitions_that_differ_slightly(name):
     rank, forms = ALIKE[name]
     b = Builder(rank, seed=4)
     for order in itertools.permutations(forms):

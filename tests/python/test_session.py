@@ -1,4 +1,4 @@
-"""InferenceSession can take the place of ONNX Runtime's."""
+"""InferenceSession is compatible with that of ONNX Runtime."""
 
 import warnings
 
@@ -48,18 +48,18 @@ def test_run_takes_onnx_runtimes_arguments():
     assert len(session.run(None, feeds)) == 2
 
 
-def test_an_output_may_be_asked_for_again():
+def test_an_output_may_be_requested_twice():
     session = limber.InferenceSession(add_model())
     feeds = {"a": ONES, "b": ONES}
     got = session.run(["twice", "sum", "twice", "twice"], feeds)
     assert [y[0, 0] for y in got] == [4, 2, 4, 4]
-    got[0][:] = 7  # each is an array of its own
+    got[0][:] = 7  # each is a separate array
     got[2][:] = 8
     assert [y[0, 0] for y in got] == [7, 2, 8, 4]
     assert len(session.profile(["sum", "sum"], feeds)) == 1
 
 
-def test_options_that_make_sense_are_taken():
+def test_supported_options_are_accepted():
     options = limber.SessionOptions()
     options.intra_op_num_threads = 3
     options.inter_op_num_threads = 1
@@ -76,7 +76,7 @@ def test_options_that_make_sense_are_taken():
     assert options.get_session_config_entry(spin) == "0"
 
 
-def test_options_that_make_none_are_refused():
+def test_unsupported_options_are_rejected():
     with pytest.raises(AttributeError, match="intra_op_num_threads"):
         limber.SessionOptions().intra_op_threads = 3
     options = limber.SessionOptions()
@@ -98,7 +98,7 @@ def test_an_absent_provider_is_a_warning():
                                 providers=["CPUExecutionProvider"])
 
 
-def test_a_subclass_may_have_a_constructor_of_its_own():
+def test_a_subclass_may_have_another_constructor():
     class Session(limber.InferenceSession):
         def __init__(self, factor):
             super().__init__(add_model())

@@ -1,4 +1,5 @@
-"""Shapes that were met, recorded in a file and made ready for."""
+"""Signatures of runs, recorded in a file and prepared for by another
+process."""
 
 import json
 import os
@@ -42,7 +43,7 @@ def run(model, n, rows, names=None):
 
 
 @pytest.mark.parametrize("open_model", [limber.load, limber.InferenceSession])
-def test_what_was_recorded_is_planned_without_data(open_model, tmp_path):
+def test_recorded_signatures_are_planned_without_data(open_model, tmp_path):
     path = tmp_path / "shapes"
     model = open_model(reshape_model())
     model.record_shapes(path)
@@ -68,7 +69,7 @@ def test_what_was_recorded_is_planned_without_data(open_model, tmp_path):
     assert model.stats().plans_built == 4
 
 
-def test_counts_go_on_and_end(tmp_path):
+def test_counts_continue_and_recording_ends(tmp_path):
     path = tmp_path / "shapes"
     model = limber.load(reshape_model())
     for _ in range(2):
@@ -111,7 +112,7 @@ def test_threads_are_all_counted(tmp_path):
     assert counts == [400, 400, 400]
 
 
-def test_wrong_files_are_refused(tmp_path):
+def test_wrong_files_are_rejected(tmp_path):
     path = tmp_path / "shapes"
     model = limber.load(reshape_model())
     with pytest.raises(limber.FileError, match="shapes"):
@@ -129,12 +130,12 @@ def test_wrong_files_are_refused(tmp_path):
     with pytest.raises(limber.InvalidArgument, match="contents of input"):
         model.warm(path)
     with pytest.raises(limber.FileError):
-        model.record_shapes("/no/such/folder/shapes")
+        model.record_shapes("/no/such/directory/shapes")
     with pytest.raises(TypeError):
         model.record_shapes(7)
 
 
-def test_what_cannot_be_planned_does_not_keep_the_rest(tmp_path):
+def test_a_signature_that_cannot_be_planned_does_not_stop_the_others(tmp_path):
     path = tmp_path / "shapes"
     path.write_text("# limber-shapes 1\n"
                     "9 x=float32[6] shape=int64[2]{2,-1}\n"
@@ -168,7 +169,7 @@ def test_the_command_records_and_warms(add, tmp_path):
     assert (found["shapes"], found["of"]) == (1, 2)
     text = command("warm", add, "--shapes-file", path, "--dims", "n=2",
                    code=USAGE)
-    assert "has all shapes" in text
+    assert "cannot be combined" in text
     text = command("warm", add, "--shapes-file", add, code=BAD)
     assert "not a file of shapes" in text
     path.write_text("# limber-shapes 1\n")
@@ -176,7 +177,7 @@ def test_the_command_records_and_warms(add, tmp_path):
         "warm", add, "--shapes-file", path, code=BAD)
 
 
-def test_a_terminal_gets_a_bar(models):
+def test_a_terminal_shows_a_progress_bar(models):
     lead, follow = pty.openpty()
     process = subprocess.Popen(
         [PROGRAM, "warm", models / "minilm.onnx", "--dims",

@@ -1,6 +1,6 @@
-"""Kernels and the compiler belong to the process: two runtimes, and two
-sessions with different threads, start one compiler and have each kernel
-compiled once. Starts and requests are counted from outside."""
+"""Kernels and the compiler are shared by the process: two runtimes, and two
+sessions with different numbers of threads, start one compiler and compile each
+kernel once. A proxy in front of the compiler counts starts and requests."""
 
 import os
 import subprocess
@@ -15,8 +15,8 @@ MODEL = ROOT / "build" / "models" / "ocr-cls.onnx"
 SHAPE = "1x3x48x64"
 RUNTIMES = ROOT / "build" / "tests" / "life_runtimes"
 
-# Stands between the library and the compiler, and notes each start and each
-# request: what is sent until something comes back is one.
+# A proxy between the library and the compiler, which logs each start and each
+# request: everything that is sent before the next response is one request.
 WORKER = """\
 #!{python}
 import os, socket, subprocess, sys, threading
@@ -97,9 +97,9 @@ def check(command, worker):
     assert lines.count("start") == 1
     assert lines.count("request") == compiled
     assert same == "same" and compiled > 3
-    for steps, others, wanted, events in sides:
+    for steps, others, requested, events in sides:
         assert int(steps) > 3 and others == "0"
-        assert int(wanted) == int(events) == compiled
+        assert int(requested) == int(events) == compiled
     return len(sides)
 
 
@@ -107,13 +107,13 @@ def test_two_runtimes_compile_each_kernel_once(worker):
     assert check([RUNTIMES, MODEL, SHAPE], worker) == 2
 
 
-def test_two_sessions_with_other_threads_compile_each_kernel_once(worker):
+def test_two_sessions_with_different_threads_compile_each_kernel_once(worker):
     command = [sys.executable, "-c", textwrap.dedent(SESSIONS), MODEL, SHAPE]
     assert check(command, worker) == 2
 
 
 def test_the_environment_is_read_once():
-    """A second session does not see what was changed meanwhile."""
+    """A second session does not see later changes of the environment."""
     program = textwrap.dedent("""
         import os, sys
         import limber

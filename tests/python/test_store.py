@@ -1,4 +1,4 @@
-"""Kernels on disk, seen from outside: who starts a compiler, and who need not."""
+"""Kernels on disk, observed with strace: which processes start a compiler."""
 
 import json
 import os
@@ -18,16 +18,16 @@ WORKER = ROOT / "build" / "limber-jit"
 
 
 class Machine:
-    """A store, and programs that use it; strace tells who started a compiler."""
+    """A store, and programs that use it; strace counts started compilers."""
 
-    def __init__(self, folder):
-        self.store = folder / "store"
-        self.trace = folder / "trace"
+    def __init__(self, directory):
+        self.store = directory / "store"
+        self.trace = directory / "trace"
 
     def run(self, *words, before=(), **environment):
-        """What a command of `limber` says, and how many compilers it started:
-        one, and another where it may not undo that the first makes way for
-        others, or where that had nothing to do for long."""
+        """Output of a `limber` command, and the number of compilers it started:
+        more than one only if it may not raise the first one's priority again,
+        or if the first one was idle for long."""
         done = subprocess.run(
             ["strace", "-f", "-qq", "--seccomp-bpf", "-e", "trace=execve",
              "-o", self.trace, *before, PROGRAM, *words],
@@ -93,19 +93,19 @@ CASES = ["primitive", "--random", "60", "--seed", "5"]
 def test_no_primitive_starts_a_compiler_twice(machine):
     said, starts = machine.run(*CASES)
     assert starts and " 0 kernels compiled" not in said
-    said, starts = machine.run(*CASES)  # which waits until nothing lacks
+    said, starts = machine.run(*CASES)  # which waits until no kernel is pending
     assert starts == 0 and " 0 kernels compiled" in said
     assert "60 passed, 0 failed" in said
 
 
-def test_warming_for_every_shape_keeps_nothing_for_some(machine):
+def test_warming_for_every_shape_stores_no_specialised_kernels(machine):
     tiers, _ = machine.warm(MODEL, *WORDS, "--prefer-reusable-kernels", "1")
     assert tiers["specialised"] == 0 and tiers["reusable"] > 10
     assert machine.sql("SELECT count(*) FROM kernel WHERE reusable = 0") == \
         [(0,)]
 
 
-def test_blobs_take_their_kernels_from_the_store(machine, tmp_path):
+def test_blobs_load_their_kernels_from_the_store(machine, tmp_path):
     blobs = tmp_path / "blobs"
     blobs.mkdir()
     machine.run(*CASES)
@@ -124,7 +124,7 @@ def test_other_shapes_find_the_kernels_of_earlier_ones(machine):
     assert tiers["reusable"] + tiers["specialised"] > 10
 
 
-def test_a_moved_store_serves(machine, tmp_path):
+def test_a_moved_store_works(machine, tmp_path):
     first, _ = machine.warm(MODEL, *WORDS)
     archive = tmp_path / "store.tar"
     subprocess.run(["tar", "-C", machine.store, "-cf", archive, "."],
@@ -140,7 +140,7 @@ def test_a_moved_store_serves(machine, tmp_path):
 
 
 def can_run(user):
-    """That user may read the program, and all that leads to it."""
+    """Whether that user may read the program and its parent directories."""
     return shutil.which("setpriv") and os.geteuid() == 0 and subprocess.run(
         [*user, PROGRAM, "--version"], capture_output=True).returncode == 0
 
@@ -148,23 +148,24 @@ def can_run(user):
 USER = ["setpriv", "--reuid", "12345", "--regid", "12345", "--clear-groups"]
 
 
-def test_a_store_moved_to_another_user_serves(machine):
+def test_a_store_moved_to_another_user_works(machine):
     if not can_run(USER):
         pytest.skip("another user cannot run the program")
     first, _ = machine.warm(MODEL, *WORDS)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         subprocess.run(f"tar -C '{machine.store}' -cf - . | "
-                       f"tar -C '{folder}' --no-same-owner -xf -", shell=True,
+                       f"tar -C '{directory}' --no-same-owner -xf -",
+                       shell=True,
                        check=True)
-        for path in [folder, *(f"{folder}/{name}"
-                               for name in os.listdir(folder))]:
+        for path in [directory, *(f"{directory}/{name}"
+                               for name in os.listdir(directory))]:
             os.chown(path, 12345, 12345)
-        machine.store = folder
-        again = machine.warm(MODEL, *WORDS, before=USER, HOME=folder)
+        machine.store = directory
+        again = machine.warm(MODEL, *WORDS, before=USER, HOME=directory)
     assert again == (first, 0)
 
 
-def test_an_exported_file_serves_as_a_layer(machine, tmp_path):
+def test_an_exported_file_works_as_a_layer(machine, tmp_path):
     first, _ = machine.warm(MODEL, *WORDS)
     file = tmp_path / "kernels.limber"
     subprocess.run([PROGRAM, "cache", "export", file, "--store",
@@ -178,7 +179,7 @@ def test_an_exported_file_serves_as_a_layer(machine, tmp_path):
     assert off == (first, 0)
 
 
-def test_levels_live_side_by_side(machine):
+def test_one_store_holds_kernels_of_several_isa_levels(machine):
     machine.warm(MODEL, *WORDS)
     tiers, starts = machine.warm(MODEL, *WORDS, LIMBER_ISA="x86-64-v3")
     targets = {row[0] for row in machine.sql("SELECT target FROM kernel")}
@@ -189,15 +190,15 @@ def test_levels_live_side_by_side(machine):
     assert again == (tiers, 0)
 
 
-def outputs(machine, folder, before=(), **environment):
+def outputs(machine, directory, before=(), **environment):
     machine.run("run", ROOT / "build/models" / f"{MODEL}.onnx", *WORDS,
-                "--output", folder, before=before, **environment)
-    return [numpy.load(path) for path in sorted(folder.iterdir())]
+                "--output", directory, before=before, **environment)
+    return [numpy.load(path) for path in sorted(directory.iterdir())]
 
 
 @pytest.mark.skipif(not shutil.which("qemu-x86_64"), reason="there is no qemu")
-def test_an_older_processor_takes_nothing_it_cannot_run(machine, tmp_path):
-    """An emulator of one: an illegal instruction would end the program."""
+def test_an_older_processor_uses_no_kernel_it_cannot_run(machine, tmp_path):
+    """On an emulator: an illegal instruction would end the program."""
     older = ["qemu-x86_64", "-cpu", "Haswell"]
     machine.warm(MODEL, *WORDS)
     want = outputs(machine, tmp_path / "native")
@@ -210,7 +211,7 @@ def test_an_older_processor_takes_nothing_it_cannot_run(machine, tmp_path):
     assert "x86-64-v3" in targets
 
 
-def test_a_damaged_store_costs_one_warning_and_few_kernels(machine):
+def test_a_corrupt_store_causes_one_warning_and_few_compilations(machine):
     first, _ = machine.warm(MODEL, *WORDS)
     path = machine.store / "kernels.db"
     data = bytearray(path.read_bytes())
@@ -223,7 +224,7 @@ def test_a_damaged_store_costs_one_warning_and_few_kernels(machine):
     assert starts == 0 and third == first
 
 
-def test_a_store_of_another_user_is_refused(machine):
+def test_a_store_of_another_user_is_rejected(machine):
     first, _ = machine.warm(MODEL, *WORDS)
     try:
         os.chown(machine.store, 12345, 12345)

@@ -1,4 +1,4 @@
-"""Threads: of Python on one session, of Limber in a pool, and forks."""
+"""Python threads on one session, the thread pools of Limber, and forks."""
 
 import contextlib
 import glob
@@ -21,10 +21,10 @@ PF_EXITING = 4
 
 
 def live_threads():
-    """Ids of this process's threads, without those that were joined and end
-    just now. Those of Python may still be among them for a while: join() waits
-    for what they did, not for their end. Names say nothing: a thread names
-    itself, when it runs for the first time.
+    """Ids of this process's threads, without joined threads that are about to
+    end. Threads of Python may remain among them for a while: join() waits until
+    their function returns, not for their end. Their names are of no use: a
+    thread sets its name when it first runs.
     """
     live = set()
     for path in glob.glob("/proc/self/task/*/stat"):
@@ -35,8 +35,8 @@ def live_threads():
     return live
 
 
-# The bits are compared: either no kernel is swapped in between two runs, or it
-# gives the same ones.
+# Results are compared bit by bit: either no kernel is replaced between two
+# runs, or the session is deterministic.
 @pytest.mark.parametrize("options", [{"compile": "settle"},
                                      {"deterministic": True}],
                          ids=["settle", "deterministic"])
@@ -54,7 +54,7 @@ def test_one_session_serves_many_threads_at_mixed_shapes(models, options):
         assert all(pool.map(work, range(16)))
 
 
-def test_the_interpreter_goes_on_during_a_run():
+def test_the_interpreter_continues_during_a_run():
     model = limber.load(slow_model(20000))
     x = np.eye(192, dtype=np.float32)
     ended = []
@@ -63,8 +63,8 @@ def test_the_interpreter_goes_on_during_a_run():
         try:
             model.run(None, {"x": x}, cancel=cancel)
         except limber.Cancelled as e:
-            ended.append(re.search(r"with (\d+) of", str(e)))
-    for i in range(20):  # until a word of ours has come amid a run
+            ended.append(re.search(r"after (\d+) of", str(e)))
+    for i in range(20):  # until this thread has run during a run of the other
         cancel = limber.Cancel()
         runner = threading.Thread(target=run, args=(cancel,))
         runner.start()
@@ -77,9 +77,9 @@ def test_the_interpreter_goes_on_during_a_run():
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_a_session_may_have_threads_of_its_own(count):
+def test_a_session_may_have_its_own_threads(count):
     shared = limber.load(negate_model())
-    shared([1])  # the shared pool is there, and the thread that compiles
+    shared([1])  # starts the shared pool and the compile thread
     before = live_threads()
     options = limber.SessionOptions()
     options.intra_op_num_threads = count

@@ -1,4 +1,4 @@
-"""`limber warm`: what is planned and compiled ahead, and what it leaves."""
+"""`limber warm`: planning and compiling ahead of requests."""
 
 import json
 import os
@@ -38,7 +38,8 @@ def model(tmp_path):
 
 @pytest.fixture
 def reshape(tmp_path):
-    """y = NonZero(Reshape(x, shape)): contents decide, then only data."""
+    """y = NonZero(Reshape(x, shape)): shapes depend on an input's value, then
+    on data."""
     path = tmp_path / "reshape.onnx"
     path.write_bytes(make_model(
         [helper.make_node("Reshape", ["x", "shape"], ["y"]),
@@ -56,8 +57,8 @@ def test_wrong_usage_is_exit_code_2(words):
     warm(*words, code=USAGE)
 
 
-def test_shapes_that_are_not_said_are_asked_for(model):
-    assert "how large is 'n'" in warm(model, code=USAGE)
+def test_missing_shapes_are_an_error(model):
+    assert "the size of 'n' is not given" in warm(model, code=USAGE)
     assert "no input 'x'" in warm(model, "--shapes", "x=2x3", code=USAGE)
 
 
@@ -72,7 +73,7 @@ def test_planning_compiles_and_runs_nothing(model, words):
     assert sum(found["tiers"].values()) == found["kernels"]
 
 
-def test_more_shapes_than_asked_for_are_drawn(model):
+def test_large_families_are_sampled(model):
     found = warm_json(model, "--dims", "n={1..1000}", "--count", "10",
                       "--plan-only")
     assert (found["shapes"], found["of"]) == (10, 1000)
@@ -81,7 +82,7 @@ def test_more_shapes_than_asked_for_are_drawn(model):
     assert re.search(r"\d+ distinct kernels; the last 5 shapes added 0", text)
 
 
-def test_what_plans_need_is_compiled(model):
+def test_kernels_of_plans_are_compiled(model):
     found = warm_json(model, "--dims", "n={1,5}")
     assert found["settled"] and found["refused"] == 0
     assert found["compiled"] == len(found["compiled_kernels"]) > 0
@@ -90,13 +91,13 @@ def test_what_plans_need_is_compiled(model):
     assert "add.float32" in found["compiled_kernels"][0]["spec"]
 
 
-def test_shapes_that_cannot_be_are_told(model):
+def test_impossible_shapes_are_reported(model):
     text = warm(model, "--shapes", "a={1,2}x4", code=BAD)
     assert "none of these shapes can be planned" in text
     assert "dim 1 must be 3" in text
 
 
-def test_contents_that_decide_shapes_are_asked_for(reshape):
+def test_missing_values_that_decide_shapes_are_an_error(reshape):
     text = warm(reshape, "--dims", "n=6", "--plan-only", code=BAD)
     assert "the contents of input 'shape' decide shapes" in text
     found = warm_json(reshape, "--dims", "n=4", "--plan-only", "--input",
@@ -104,15 +105,16 @@ def test_contents_that_decide_shapes_are_asked_for(reshape):
     assert found["incomplete_shapes"] == 1 and found["nodes_left"] == 1
 
 
-def test_objects_are_written_beside_their_text(model, tmp_path):
-    folder = tmp_path / "objects"
-    found = warm_json(model, "--dims", "n=5", LIMBER_DUMP_OBJECTS=str(folder))
+def test_objects_are_written_with_their_text(model, tmp_path):
+    directory = tmp_path / "objects"
+    found = warm_json(model, "--dims", "n=5",
+                      LIMBER_DUMP_OBJECTS=str(directory))
     for kernel in found["compiled_kernels"]:
-        assert (folder / (kernel["name"] + ".txt")).read_text() \
+        assert (directory / (kernel["name"] + ".txt")).read_text() \
             == kernel["spec"]
-        assert (folder / (kernel["name"] + ".o")).read_bytes()[:4] \
+        assert (directory / (kernel["name"] + ".o")).read_bytes()[:4] \
             == b"\x7fELF"
-    assert len(list(folder.iterdir())) == 2 * found["compiled"] > 0
+    assert len(list(directory.iterdir())) == 2 * found["compiled"] > 0
 
 
 def test_objects_that_cannot_be_written_are_one_warning(model):
@@ -139,14 +141,14 @@ def test_perf_gets_the_names_of_kernels(model):
     assert names
 
 
-def test_without_a_worker_warming_says_why(model):
+def test_without_a_worker_warming_reports_why(model):
     text = warm(model, "--dims", "n=5", code=BAD,
                 LIMBER_JIT_PATH="build/no-such-program")
     assert "no-such-program" in text
 
 
 @pytest.mark.parametrize("open_model", [limber.load, limber.InferenceSession])
-def test_python_warms_too(open_model):
+def test_python_warms(open_model):
     session = open_model(add_model())
     session.warm([{"a": (n, 3), "b": (n, 3)} for n in (1, 5)])
     found = session.stats() if open_model is limber.load else None
@@ -156,7 +158,7 @@ def test_python_warms_too(open_model):
     assert session.run(["twice"], {"a": ones, "b": ones})[0][4, 2] == 4
 
 
-def test_python_plans_tell_what_they_hold(reshape):
+def test_python_plans_describe_their_contents(reshape):
     model = limber.load(reshape)
     with pytest.raises(limber.Error, match="contents of input 'shape'"):
         model.plan({"x": (4,), "shape": (2,)})

@@ -1,14 +1,14 @@
-"""No request waits for a compiler: on threads that run, the time spent
-compiling, or waiting for it, is exactly zero, whatever becomes of the compiler
-and of the kernels on disk; and the answers are right.
+"""No request waits for a compiler: on calling threads, the time spent compiling
+or waiting for it is exactly zero, whatever happens to the compiler and to the
+kernels on disk; and the results are correct.
 
     scripts/soak zero [--models A,B] [--states A,B] [--shapes N]
 
-runs shapes that a process has not seen, each twice, of each model in each
-state, and prints a line for each: shapes and runs, microseconds of compiling on
-callers, how many answers were held against ONNX Runtime's and how near the
-worst came to the tolerance (1 is at it), kernels that were there in the end,
-and how many runs strace has watched. test_zero.py has a slice of it.
+runs each model in each state at new shapes, each of them twice, and prints a
+line for each: shapes and runs, microseconds of compiling on callers, the number
+of results that were compared with ONNX Runtime and the worst error relative to
+the tolerance, the number of kernels at the end, and of runs traced by strace.
+test_zero.py is a short version.
 """
 
 import argparse
@@ -29,10 +29,10 @@ ROOT = Path(__file__).resolve().parents[2]
 MODELS = ("minilm", "ocr-det", "ocr-rec", "ocr-cls", "vad", "vad-seq",
           "magika", "yolo")
 
-WORKERS = {  # each notes its number first
+WORKERS = {  # each writes its process id first
     "sleeping": "sleep 30",
     "crashing": "kill -SEGV $$",
-    "stopped": "while :; do kill -STOP $$; done",  # whoever lets it go on
+    "stopped": "while :; do kill -STOP $$; done",  # even after SIGCONT
     "garbage": "head -c 4096 /dev/urandom >&3; sleep 1",
 }
 
@@ -53,7 +53,7 @@ def foreign(store, fill):
     store.chmod(0o777)
 
 
-# name -> how the folder is made, the store's capacity, what is mounted there
+# name -> function that prepares the directory, capacity, what is mounted
 READ_ONLY = 'mount -o bind,ro "$0"'
 SMALL = "mount -t tmpfs -o size=64k,mode=700 none"
 STORES = {
@@ -73,15 +73,15 @@ STATES = {
     "sleeping": "it sleeps for 30 seconds",
     "crashing": "it crashes as soon as it starts",
     "stopped": "it is under SIGSTOP",
-    "garbage": "it answers random bytes",
+    "garbage": "it responds with random bytes",
     "cold": "the store is empty",
     "warm": "an earlier process has filled it",
-    "full": "the store may hold one byte",
+    "full": "the store has a capacity of one byte",
     "corrupt": "the store's file is random bytes",
-    "foreign": "anybody may write to the store's folder",
-    "disk-full": "the store's disk has room for 64 KB",
-    "read-only": "the store was filled, and its disk can only be read",
-    "unwritable": "it was not, and its disk can only be read",
+    "foreign": "all users may write to the store's directory",
+    "disk-full": "the store's disk has 64 KB",
+    "read-only": "the store is filled, on a read-only disk",
+    "unwritable": "the store is empty, on a read-only disk",
 }
 
 PROGRAM = r"""
@@ -95,11 +95,11 @@ name, count, state = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 model = shapes.load()[name]
 session = limber.InferenceSession(model.path)
 options = onnxruntime.SessionOptions()
-options.intra_op_num_threads = 1  # more would spin beside what is looked at
+options.intra_op_num_threads = 1  # more would spin during our runs
 reference = onnxruntime.InferenceSession(model.path, options)
 
 
-def mark(text):  # seen by strace, and by nobody else
+def mark(text):  # visible only to strace
     try:
         os.write(1023, text)
     except OSError:
@@ -113,7 +113,7 @@ def wait_for(done):
 
 
 def above_pack():
-    # The share of the time of a run that is spent in compiled kernels.
+    # The share of a run's time in compiled kernels.
     took = {True: 0, False: 0}
     for step in session.profile(None, feeds):
         compiled = step["tier"] not in ("reference", "pack")
@@ -122,7 +122,7 @@ def above_pack():
 
 
 def distance(got, want):
-    # How near they come to the tolerance: 1 is at it, more is wrong.
+    # The error relative to the tolerance; more than 1 is wrong.
     apart = np.abs(got.astype(np.float64) - want)
     apart[np.isnan(apart)] = np.inf
     return float((apart / (1e-4 + 1e-3 * np.abs(want))).max(initial=0))
@@ -149,7 +149,7 @@ shares = [above_pack()]
 def compiled():  # a short stream is over before the first kernel
     session.run(None, feeds)
     shares.append(above_pack())
-    some = session.stats().kernels > 0 or shares[-1] > 0  # made, or kept
+    some = session.stats().kernels > 0 or shares[-1] > 0  # compiled or loaded
     return some and shares[-1] >= wanted
 
 
@@ -165,23 +165,24 @@ print(json.dumps({"shapes": len(draws), "runs": 2 * len(draws),
 """
 
 
-def environment(folder, worker, store="off"):
+def environment(directory, worker, store="off"):
     path = [str(ROOT / "tests" / "models"), os.environ.get("PYTHONPATH", "")]
-    found = dict(os.environ, LIMBER_COMPILE_THRESHOLD="1", LIMBER_CACHE_DIR=str(store),
+    found = dict(os.environ, LIMBER_COMPILE_THRESHOLD="1",
+                 LIMBER_CACHE_DIR=str(store),
                  LIMBER_COMPILE="background",
                  PYTHONPATH=os.pathsep.join(p for p in path if p))
     if worker == "absent":
-        found["LIMBER_JIT_PATH"] = str(folder / "none")
+        found["LIMBER_JIT_PATH"] = str(directory / "none")
     elif worker in WORKERS:
-        program = folder / "limber-jit"
-        program.write_text(f"#!/bin/sh\necho $$ >>{folder / 'started'}\n"
+        program = directory / "limber-jit"
+        program.write_text(f"#!/bin/sh\necho $$ >>{directory / 'started'}\n"
                            f"{WORKERS[worker]}\n")
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         found["LIMBER_JIT_PATH"] = str(program)
     return found
 
 
-# What would be a compiler's doing, or a wait for it, or for the disk.
+# System calls of compiling, of waiting for it, or of waiting for the disk.
 CALLS = ("clone", "clone3", "execve", "fork", "vfork", "fsync", "fdatasync",
          "flock", "recvfrom", "recvmsg", "sendto", "sendmsg", "poll", "ppoll",
          "select", "pselect6", "epoll_wait", "epoll_pwait", "wait4", "waitid",
@@ -191,13 +192,13 @@ FORBIDDEN = re.compile(rf"({'|'.join(CALLS)})\((?!.*CLONE_THREAD)")
 
 
 def strace(log):
-    """What runs a command so that `watched` can read what it did."""
+    """The prefix of a command whose log `watched` reads."""
     return ["strace", "-f", "--seccomp-bpf", "-o", str(log), "-e",
             "signal=none", "-e", f"trace=write,{','.join(CALLS)}"]
 
 
 def watched(log):
-    """How many runs there are in `log`; none of them did what is forbidden."""
+    """The number of runs in `log`; asserts that none did a forbidden call."""
     inside, runs, caller = False, 0, None
     for line in log.read_text(errors="replace").splitlines():
         thread, _, call = line.partition(" ")
@@ -211,8 +212,8 @@ def watched(log):
 
 
 def run(name, count, state, env, before=(), log=None):
-    """`state`: normal, absent, or the file that a worker writes. `before`: what
-    the command is run by. `log`: strace writes to it."""
+    """`state`: normal, absent, or the file that a worker writes. `before`: a
+    prefix of the command. `log`: the file that strace writes."""
     before = [*before, *strace(log)] if log else before
     done = subprocess.run(
         [*before, sys.executable, "-c", PROGRAM, name, str(count), str(state)],
@@ -228,17 +229,18 @@ def run(name, count, state, env, before=(), log=None):
     return found
 
 
-def normal(name, count, folder, log=None):
-    found = run(name, count, "normal", environment(folder, "normal"), (), log)
+def normal(name, count, directory, log=None):
+    found = run(name, count, "normal", environment(directory, "normal"), (),
+                log)
     assert found["kernels"] > 0, found
     assert count < 1000 or found["at_last"] >= 0.8, found
     return found
 
 
-def with_worker(name, count, worker, folder, log=None):
-    started = folder / "started"
+def with_worker(name, count, worker, directory, log=None):
+    started = directory / "started"
     found = run(name, count, started if worker in WORKERS else worker,
-                environment(folder, worker), (), log)
+                environment(directory, worker), (), log)
     if worker in WORKERS:
         for pid in started.read_text().split():
             with contextlib.suppress(ProcessLookupError):
@@ -250,24 +252,25 @@ def with_worker(name, count, worker, folder, log=None):
     return found
 
 
-def mounted(how, folder):
-    """What runs a command with `how` mounted at `folder`; None if it cannot."""
+def mounted(how, directory):
+    """The prefix of a command that mounts `how` at `directory`; None if that
+    is not possible."""
     before = ["unshare", "--mount", "sh", "-c", f'{how} "$0" && exec "$@"',
-              str(folder)]
+              str(directory)]
     tried = subprocess.run([*before, "true"], capture_output=True)
     return None if tried.returncode else before
 
 
-def with_store(name, count, kind, folder, log=None):
+def with_store(name, count, kind, directory, log=None):
     """None where nothing can be mounted."""
-    make, room, how = STORES[kind]
-    store = folder / "store"
+    make, capacity, how = STORES[kind]
+    store = directory / "store"
     store.mkdir(mode=0o700)
     before = mounted(how, store) if how else []
     if before is None:
         return None
-    env = environment(folder, "normal", store)
-    env["LIMBER_STORE_CAPACITY"] = room
+    env = environment(directory, "normal", store)
+    env["LIMBER_STORE_CAPACITY"] = capacity
     make(store, lambda: run(name, 6, "normal", env))
     held = sorted(os.listdir(store))
     found = run(name, count, "normal", env, before, log)
@@ -276,14 +279,14 @@ def with_store(name, count, kind, folder, log=None):
 
 
 def in_state(name, count, state):
-    """None where it cannot be had."""
-    with tempfile.TemporaryDirectory(prefix="limber-zero-") as folder:
-        folder = Path(folder)
-        log = folder / "strace" if shutil.which("strace") else None
+    """None where the state cannot be created."""
+    with tempfile.TemporaryDirectory(prefix="limber-zero-") as directory:
+        directory = Path(directory)
+        log = directory / "strace" if shutil.which("strace") else None
         if state == "normal":
-            return normal(name, count, folder, log)
+            return normal(name, count, directory, log)
         how = with_store if state in STORES else with_worker
-        return how(name, count, state, folder, log)
+        return how(name, count, state, directory, log)
 
 
 def names(known):
@@ -344,7 +347,7 @@ def main():
             line = f"FAILED: {error}"
         print(f"{name:<8} {state:<10} {line}", flush=True)
     print("soak: zero: {shapes} shapes, {runs} runs, {on_callers} us on "
-          "callers, {compared} answers compared, the worst at {worst:.3f} of "
+          "callers, {compared} results compared, the worst at {worst:.3f} of "
           "the tolerance, {watched} runs watched; {failed} failed"
           .format(failed=failed, **total))
     return failed > 0

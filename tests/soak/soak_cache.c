@@ -1,23 +1,23 @@
-// tests/soak/soak_cache.c -- many processes create primitives on one store, and
+// tests/soak/soak_cache.c -- Many processes create primitives on one store, and
 // some of them are killed at random moments.
 //
 //   soak_cache SECONDS PROCESSES KILL_MS SEED
 //
 // The store is that of the environment. Each process draws a number, which
-// stands for an operator with others behind it; creates that primitive,
-// executes it, waits for its kernels for a while, executes it again. Numbers
-// become more while time goes by, so that there is always something to compile.
-// About every KILL_MS a process is killed and another started; 0: none is.
-// In the end:
-//   - no call failed, nobody warned, and every result was right to the bit:
-//     operands are small integers, so that results are exact. Warnings that
-//     come of a machine that is too busy count apart: a compiler had no
-//     processor for half a minute, or whoever wrote to the store for two
-//     seconds, or whoever makes its tables for ten
-//   - kernels were compiled no more often than there are keys and kills, and
-//     turns of runtimes that could not reach the store for that reason
-//   - the store is sound, and has them all
-// Prints one line, and how to have the same again.
+// determines an operator and its post-ops; creates that primitive, executes it,
+// waits for its kernels up to WAIT, and executes it again. The range of numbers
+// grows with time, so that there is always something to compile. About every
+// KILL_MS a process is killed and another one started; 0: never.
+// Checks at the end:
+//   - No call failed, there were no warnings, and every result was exact:
+//     operands are small integers. Warnings that an overloaded machine causes
+//     are counted separately (`starving`): a compiler got no CPU time for half
+//     a minute, or the process that writes to the store for two seconds, or the
+//     process that creates its tables for ten.
+//   - Kernels were compiled at most as often as there are keys and kills, and
+//     iterations of runtimes that could not use the store for that reason.
+//   - The store is valid and has all kernels.
+// Prints one line, and on failure the arguments that reproduce it.
 #include <limber/limber.h>
 #include <math.h>
 #include <signal.h>
@@ -33,20 +33,20 @@
 #include <unistd.h>
 
 #define MAX_PROCESSES 256
-#define FIRST 8         // numbers that are drawn from at the beginning
-#define PER_SECOND 8.0  // and how many more of them each second
+#define FIRST 8         // range of numbers at the beginning
+#define PER_SECOND 8.0  // growth of the range per second
 #define ROWS 5
 #define COLS 19
 #define K 7
-#define CHAIN 4   // operators behind the first, at most
-#define ALGS 7    // that they are drawn from
-#define TURNS 40  // of a runtime
-#define WAIT 0.5  // seconds, for kernels
+#define CHAIN 4        // maximum of post-ops
+#define ALGS 7         // number of algorithms to draw from
+#define ITERATIONS 40  // per runtime
+#define WAIT 0.5       // seconds, for kernels
 
-typedef struct shared {  // by all processes
+typedef struct shared {  // memory shared by all processes
   atomic_bool stop;
-  atomic_uint numbers;  // that may be drawn
-  atomic_ulong turns, compiled, found, failures, wrong, warnings, starving;
+  atomic_uint numbers;  // the range to draw from
+  atomic_ulong iterations, compiled, found, failures, wrong, warnings, starving;
 } shared;
 
 typedef struct soak {
@@ -76,8 +76,7 @@ static void nap(uint64_t us) {
             NULL);
 }
 
-// -- what becomes of it
-// --------------------------------------------------------
+// -- results -----------------------------------------------------------------
 
 static void fail(shared *all, const char *what) {
   if (atomic_fetch_add(&all->failures, 1) < 3)
@@ -87,9 +86,9 @@ static void fail(shared *all, const char *what) {
 static void count_line(void *user, int level, const char *line) {
   shared *all = user;
   if (level > LIMBER_LOG_WARN) return;
-  if (strstr(line, "did not answer in time") ||
+  if (strstr(line, "did not respond in time") ||
       strstr(line, "is locked by another process") ||
-      strstr(line, "another process has been making")) {
+      strstr(line, "another process has been creating")) {
     atomic_fetch_add(&all->starving, 1);
     return;
   }
@@ -103,8 +102,7 @@ static void count_event(void *user, const limber_event *e) {
   if (!strcmp(e->name, "kernel_found")) atomic_fetch_add(&all->found, 1);
 }
 
-// -- primitives that a number decides
-// ------------------------------------------
+// -- primitives by number ----------------------------------------------------
 
 static const int algs[ALGS] = {
     LIMBER_ALG_RELU,   LIMBER_ALG_ABS,  LIMBER_ALG_NEG,  LIMBER_ALG_CLIP,
@@ -146,69 +144,69 @@ static limber_operand matrix(int64_t rows, int64_t cols) {
   return (limber_operand){.dtype = LIMBER_F32, .rank = 2, .dims = {rows, cols}};
 }
 
-static void compute(subject *s, bool product) {
+static void compute(subject *s, bool is_matmul) {
   for (int i = 0; i < ROWS * COLS; i++) {
-    float x = product ? 0 : s->b[i % (K * COLS)];
-    for (int k = 0; product && k < K; k++)
+    float x = is_matmul ? 0 : s->b[i % (K * COLS)];
+    for (int k = 0; is_matmul && k < K; k++)
       x += s->a[i / COLS * K + k] * s->b[k * COLS + i % COLS];
     for (int j = 0; j < s->n; j++) x = apply(s->chain[j], x);
     s->want[i] = x;
   }
 }
 
-// A product, or the first of the chain alone, and the chain behind it.
+// A matmul with the chain as its post-ops, or the first operator of the chain
+// with the others.
 static limber_status make_subject(unsigned number, subject *s) {
-  bool product = number % 2;
+  bool is_matmul = number % 2;
   *s = (subject){.desc = {.size = sizeof s->desc}};
   fill(s->a, ROWS * K, 5 + number);
   fill(s->b, K * COLS, 3 + number);
   uint64_t state = number;
   s->n = 1 + (int)(draw(&state) % CHAIN);
   for (int i = 0; i < s->n; i++) s->chain[i] = algs[draw(&state) % ALGS];
-  s->desc.kind = product ? LIMBER_MATMUL : LIMBER_ELTWISE;
-  s->desc.in[0] = product ? matrix(ROWS, K) : matrix(ROWS, COLS);
-  if (product) s->desc.in[1] = matrix(K, COLS);
-  if (!product) {
+  s->desc.kind = is_matmul ? LIMBER_MATMUL : LIMBER_ELTWISE;
+  s->desc.in[0] = is_matmul ? matrix(ROWS, K) : matrix(ROWS, COLS);
+  if (is_matmul) s->desc.in[1] = matrix(K, COLS);
+  if (!is_matmul) {
     s->desc.alg = s->chain[0];
     s->desc.alpha = alpha_of(s->chain[0]);
     s->desc.beta = beta_of(s->chain[0]);
   }
-  compute(s, product);
+  compute(s, is_matmul);
   limber_status st = limber_attr_create(&s->attr);
-  for (int i = product ? 0 : 1; !st && i < s->n; i++)
+  for (int i = is_matmul ? 0 : 1; !st && i < s->n; i++)
     st = limber_attr_append_eltwise(s->attr, s->chain[i], alpha_of(s->chain[i]),
                                     beta_of(s->chain[i]));
   return st;
 }
 
 static void execute(shared *all, limber_primitive *p, subject *s) {
-  bool product = s->desc.kind == LIMBER_MATMUL;
+  bool is_matmul = s->desc.kind == LIMBER_MATMUL;
   float got[ROWS * COLS] = {0}, x[ROWS * COLS];
   for (int i = 0; i < ROWS * COLS; i++) x[i] = s->b[i % (K * COLS)];
   limber_tensor in[] = {
       {.dtype = LIMBER_F32,
        .rank = 2,
-       .dims = {ROWS, product ? K : COLS},
-       .data = product ? s->a : x},
+       .dims = {ROWS, is_matmul ? K : COLS},
+       .data = is_matmul ? s->a : x},
       {.dtype = LIMBER_F32, .rank = 2, .dims = {K, COLS}, .data = s->b}};
   limber_tensor out = {.data = got, .bytes = sizeof got};
-  if (limber_primitive_execute(p, in, product ? 2 : 1, &out, 1, NULL)) {
+  if (limber_primitive_execute(p, in, is_matmul ? 2 : 1, &out, 1, NULL)) {
     fail(all, "execute");
     return;
   }
   for (int i = 0; i < ROWS * COLS; i++) {
     if (got[i] == s->want[i]) continue;
     if (atomic_fetch_add(&all->wrong, 1) < 3)
-      fprintf(stderr, "soak: element %d is %g, not %g\n", i, got[i],
+      fprintf(stderr, "soak: element %d is %g, expected %g\n", i, got[i],
               s->want[i]);
     return;
   }
 }
 
-// -- one process
-// ---------------------------------------------------------------
+// -- one process -------------------------------------------------------------
 
-static void turn(shared *all, limber_runtime *r, uint64_t *state) {
+static void run_iteration(shared *all, limber_runtime *r, uint64_t *state) {
   subject s;
   limber_primitive *p = NULL;
   unsigned number = (unsigned)(draw(state) % atomic_load(&all->numbers));
@@ -223,10 +221,10 @@ static void turn(shared *all, limber_runtime *r, uint64_t *state) {
   }
   limber_primitive_destroy(p);
   limber_attr_destroy(s.attr);
-  atomic_fetch_add(&all->turns, 1);
+  atomic_fetch_add(&all->iterations, 1);
 }
 
-// Runtimes come and go as processes do.
+// Creates and destroys runtimes, as processes start and end.
 static void child(const soak *k, uint64_t seed) {
   shared *all = k->all;
   limber_runtime_options o = LIMBER_RUNTIME_OPTIONS_INIT;
@@ -243,8 +241,8 @@ static void child(const soak *k, uint64_t seed) {
       fail(all, "runtime");
       break;
     }
-    for (int i = 0; i < TURNS && !atomic_load(&all->stop); i++)
-      turn(all, r, &state);
+    for (int i = 0; i < ITERATIONS && !atomic_load(&all->stop); i++)
+      run_iteration(all, r, &state);
     limber_runtime_flush(r);
     limber_runtime_destroy(r);
   }
@@ -258,8 +256,7 @@ static void start(soak *k, unsigned i) {
   k->pids[i] = pid;
 }
 
-// -- all of them
-// ---------------------------------------------------------------
+// -- all of them -------------------------------------------------------------
 
 static void kill_one(soak *k) {
   unsigned i = (unsigned)(draw(&k->seed) % k->processes);
@@ -297,7 +294,7 @@ static bool check_store(unsigned long *keys) {
   limber_store_close(store);
   *keys = v.entries;
   if (!st && !v.corrupt && !v.error[0]) return true;
-  fprintf(stderr, "soak: %lu entries, %lu broken; %s%s\n", *keys,
+  fprintf(stderr, "soak: store: %lu entries, %lu corrupt; %s%s\n", *keys,
           (unsigned long)v.corrupt, v.error, st ? limber_last_error() : "");
   return false;
 }
@@ -312,14 +309,15 @@ static int run(soak *k) {
   unsigned bad = end_all(k);
   bool good = check_store(&keys);
   unsigned long compiled = atomic_load(&all->compiled);
-  good = good && !bad && !all->failures && !all->wrong && !all->warnings &&
-         compiled <= keys + k->kills + TURNS * atomic_load(&all->starving) &&
-         keys > 0 && all->found > 0;
+  good =
+      good && !bad && !all->failures && !all->wrong && !all->warnings &&
+      compiled <= keys + k->kills + ITERATIONS * atomic_load(&all->starving) &&
+      keys > 0 && all->found > 0;
   printf(
       "soak: cache: %u processes, %.0f s: %lu primitives executed, %lu kernels "
       "compiled for %lu keys, %lu found, %lu kills; %lu failures, %lu "
-      "warnings, %lu wrong, %u ended badly, %lu starving\n",
-      k->processes, k->seconds, atomic_load(&all->turns), compiled, keys,
+      "warnings, %lu wrong, %u processes failed, %lu starving\n",
+      k->processes, k->seconds, atomic_load(&all->iterations), compiled, keys,
       atomic_load(&all->found), k->kills, atomic_load(&all->failures),
       atomic_load(&all->warnings), atomic_load(&all->wrong), bad,
       atomic_load(&all->starving));

@@ -1,21 +1,23 @@
-// tests/soak/soak_shapes.c -- any number of shapes under the budgets: plans,
-// kernels and code stay within their bytes, the process does not grow, and
-// kernels are few.
+// tests/soak/soak_shapes.c -- Many shapes under memory budgets: plans, kernels
+// and code stay within their capacity, the process does not grow, and there are
+// few kernels.
 //
 //   soak_shapes MODEL SIGNATURES EVERY CAPACITY OBJECTS SEED
 //
-// Plans random signatures of a model with inputs of (batch, seq), runs one of
-// EVERY, creates a primitive of random sizes beside some unless OBJECTS are
-// counted, and has kernels compiled now and then under CAPACITY bytes. In the
-// end:
-//   - what is compiled was within the capacity all the time, as is executable
-//     memory, but for what the last mapping has left
-//   - the process is larger than at half time by 2 MB at most, both times
-//     after small runs: what larger ones took is given back then
-//   - the store has at most OBJECTS kernels, none of the second half; 0: as
-//     many as there are
-//   - after an input 100 times as large, and as many small runs as limber.h
-//     says, the process is as large as before
+// Plans random signatures of a model with inputs of (batch, seq), runs one out
+// of EVERY, creates primitives of random sizes for some of them if OBJECTS is
+// 0, and compiles kernels from time to time with a capacity of CAPACITY bytes.
+// Checks at the end:
+//   - Compiled kernels were always within the capacity, as was executable
+//   memory
+//     except for the unused part of the last mapping.
+//   - The process has grown by at most 2 MB since half time, measured after
+//   small
+//     runs, which release the memory of larger ones.
+//   - The store has at most OBJECTS kernels, none of them added in the second
+//     half; OBJECTS 0: not checked.
+//   - After an input that is 100 times larger and the number of small runs that
+//     limber.h states, the process is as large as before.
 // Prints one line of figures.
 #include <limber/limber.h>
 #include <stdbool.h>
@@ -25,13 +27,13 @@
 #include <sys/prctl.h>
 
 #define GROWTH (2 << 20)  // bytes
-#define MAPPED (1 << 20)  // of code memory, beyond what is in use
+#define MAPPED (1 << 20)  // code memory that may be mapped but unused
 #define SETTLES 20
 #define SETTLE 120.0  // seconds
 #define BATCH 64
 #define SEQ 512
-#define PRIMITIVE 20  // one such for that many signatures
-#define TRIM 129      // runs after which memory of a larger one is given back
+#define PRIMITIVE 20  // signatures per primitive
+#define TRIM 129      // runs after which memory of a larger one is released
 
 typedef struct soak {
   const char *model;
@@ -54,10 +56,10 @@ static uint64_t draw(soak *s, uint64_t n) {
   return (s->seed >> 33) % n;
 }
 
-// -- what the system says ----------------------------------------------------
+// -- memory ------------------------------------------------------------------
 
-// Bytes of its own, wherever they are. Pages of files come and go as the whole
-// machine needs memory.
+// Private bytes of the process, resident or swapped. Pages of files are not
+// counted: they depend on the memory that the whole machine needs.
 static size_t resident(void) {
   char line[128];
   unsigned long kb, sum = 0;
@@ -72,7 +74,7 @@ static size_t resident(void) {
   return sum << 10;
 }
 
-// Bytes of code that was compiled, as mapped.
+// Mapped bytes of compiled code.
 static size_t executable(void) {
   char line[512];
   size_t sum = 0;
@@ -98,7 +100,7 @@ static long objects(void) {
 
 // -- shapes ------------------------------------------------------------------
 
-// The caller has memory of its own, of other sizes each time, in the same heap.
+// The caller allocates memory of different sizes in the same heap.
 static void take(soak *s, int64_t batch, int64_t seq, bool runs) {
   const limber_value_info *infos;
   limber_tensor in[4] = {0}, out = {0};
@@ -114,7 +116,7 @@ static void take(soak *s, int64_t batch, int64_t seq, bool runs) {
   free(zeros);
 }
 
-// A product of any sizes, made, executed and let go.
+// Creates, executes and destroys a matmul primitive.
 static void take_primitive(soak *s, int64_t m, int64_t k, int64_t n) {
   float *x = calloc((size_t)(m * k + k * n), sizeof *x);
   limber_primitive_desc d = {.size = sizeof d, .kind = LIMBER_MATMUL};
@@ -142,7 +144,7 @@ static int64_t up_to(soak *s, uint64_t most) {
 static void check_bytes(soak *s) {
   limber_cache_stats c = {.size = sizeof c};
   if (limber_get_cache_stats(s->runtime, &c)) die("statistics");
-  if (c.bytes > c.capacity) die("more is kept than the capacity");
+  if (c.bytes > c.capacity) die("the cache exceeds its capacity");
   size_t now = executable();
   if (now > s->most) s->most = now;
 }
@@ -182,12 +184,13 @@ static void take_large(soak *s) {
   s->after = resident_after_small_runs(s);
 }
 
-static int judge(const soak *s) {
+static int check_result(const soak *s) {
   int bad = 0;
   if (s->most > s->capacity + MAPPED) bad = puts("executable memory grows");
   if (s->end > s->half + GROWTH) bad = puts("the process grows");
   if (s->after > s->before + GROWTH) bad = puts("a large run leaves memory");
-  if (s->objects && s->end_objects > s->objects) bad = puts("many kernels");
+  if (s->objects && s->end_objects > s->objects)
+    bad = puts("more kernels than OBJECTS");
   if (s->objects && s->end_objects > s->half_objects)
     bad = puts("the second half adds kernels");
   return bad != 0;
@@ -208,7 +211,8 @@ int main(int argc, char **argv) {
             .objects = atol(argv[5]),
             .seed = strtoull(argv[6], NULL, 10)};
   options.cache_capacity = s.capacity;
-  // The kernel may make a huge page of small ones at any time, which is growth.
+  // The kernel may merge small pages into a huge page, which would look like
+  // growth.
   prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
   if (limber_runtime_create(&options, &s.runtime) ||
       limber_session_open(s.runtime, s.model, NULL, &s.session))
@@ -223,5 +227,5 @@ int main(int argc, char **argv) {
       s.most >> 10, s.before >> 10, s.after >> 10);
   limber_session_close(s.session);
   limber_runtime_destroy(s.runtime);
-  return judge(&s);
+  return check_result(&s);
 }

@@ -1,5 +1,6 @@
-// tests/threads/model_threads.c -- 8 threads on one session of a real model,
-// mixed shapes: every run gives the bits that a run alone gave. For TSan.
+// tests/threads/model_threads.c -- 8 threads run one session of a model at
+// mixed shapes: every run gives the same bits as a run without other threads.
+// For TSan.
 //
 // Usage: test_model_threads MODEL SHAPE...   (one float32 input; 1x3x48x64)
 #include <pthread.h>

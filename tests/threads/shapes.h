@@ -1,4 +1,4 @@
-// threads/shapes.h -- what the programs here run a model on.
+// threads/shapes.h -- Inputs for the programs in this directory.
 #ifndef THREADS_SHAPES_H
 #define THREADS_SHAPES_H
 
@@ -7,10 +7,11 @@
 #include <stdlib.h>
 
 typedef struct shape {
-  limber_tensor in, out;  // the input, and what a run alone makes of it
+  limber_tensor in,
+      out;  // the input, and the output of a run without other threads
 } shape;
 
-// "1x3x48x32" as a tensor of random numbers, the same each time.
+// Parses "1x3x48x32" into a tensor of pseudo-random numbers, equal each time.
 static inline int parse(const char *text, limber_tensor *t) {
   size_t count = 1;
   *t = (limber_tensor){.dtype = LIMBER_F32};

@@ -1,14 +1,14 @@
-// tests/threads/storm.c -- everything at once: 8 threads run a model at mixed
-// shapes, some of their runs are cancelled or run out of time, sessions and
-// runtimes are opened and closed beside them, one thread waits for kernels, one
-// changes the capacity of the cache at random so that kernels are evicted while
-// they run, and one kills the compilers again and again, all of them, with some
-// peace now and then so that kernels come as well. In deterministic mode every
-// run that ends by itself gives the bits that a run alone gave, whichever
-// kernels it had. For sanitizers, and for scripts/soak.
+// tests/threads/storm.c -- Everything concurrently: 8 threads run a model at
+// mixed shapes, some of their runs are cancelled or time out, sessions and
+// runtimes are opened and closed, one thread waits for kernels, one changes the
+// capacity of the cache at random so that kernels are evicted while they run,
+// and one kills all compilers repeatedly, with pauses in which kernels can be
+// compiled. In deterministic mode every run that completes gives the same bits
+// as a run without other threads, whichever kernels it used. For sanitizers,
+// and for scripts/soak.
 //
 // Usage: test_storm MODEL SECONDS KILL_MS SEED SHAPE...  (one float32 input)
-//   KILL_MS: how often compilers are killed; 0: never
+//   KILL_MS: interval at which compilers are killed; 0: never
 #include <dirent.h>
 #include <math.h>
 #include <pthread.h>
@@ -26,7 +26,7 @@
 #define OPENERS 2
 #define SHARED 2  // sessions that all runners use
 #define MAX_SHAPES 8
-#define STORM 2.0  // seconds in which compilers are killed, and then not
+#define STORM 2.0  // seconds with kills, then seconds without
 #define PEACE 3.0
 
 typedef struct storm {
@@ -35,7 +35,8 @@ typedef struct storm {
   double end;
   limber_runtime *runtime;
   limber_session *sessions[SHARED];
-  pthread_rwlock_t locks[SHARED];  // read: it is in use; write: it is replaced
+  pthread_rwlock_t
+      locks[SHARED];  // read: the session is in use; write: replaced
   limber_cancel *cancel;
   shape shapes[MAX_SHAPES];
   int n_shapes;
@@ -57,7 +58,7 @@ static void nap(unsigned us) {
   nanosleep(&(struct timespec){us / 1000000, us % 1000000 * 1000}, NULL);
 }
 
-// 0 to n - 1.
+// Uniform in 0 .. n - 1.
 static unsigned draw(job *j, unsigned n) {
   return (unsigned)rand_r(&j->seed) % n;
 }
@@ -84,12 +85,12 @@ static limber_runtime *open_runtime(storm *s) {
   limber_runtime *r = NULL;
   options.threads = 3;
   options.compile_threshold = 1;
-  options.log_level = LIMBER_LOG_ERROR;  // that it was killed is no news
+  options.log_level = LIMBER_LOG_ERROR;  // killed workers are expected
   if (limber_runtime_create(&options, &r)) complain(s, "runtime");
   return r;
 }
 
-// A compiler that is killed is an error of settle's, and of nobody else.
+// A killed compiler is an error of settle only.
 static void settle(job *j, limber_session *session) {
   double seconds = 0.01 * (1 + draw(j, 100));
   limber_status st = limber_session_settle(session, seconds);
@@ -116,7 +117,7 @@ static void run_one(job *j, limber_session *session) {
     complain(s, "run");
   else if (out.bytes != given->out.bytes ||
            memcmp(out.data, given->out.data, out.bytes) != 0)
-    complain(s, "other bits than a run alone has");
+    complain(s, "the output differs from that of a single run");
   limber_tensor_free(&out);
 }
 
@@ -129,13 +130,13 @@ static void *run_all(void *user) {
     pthread_rwlock_rdlock(&j->s->locks[i]);
     run_one(j, j->s->sessions[i]);
     pthread_rwlock_unlock(&j->s->locks[i]);
-    nap(draw(j, 20000));  // the compiler comes after us
+    nap(draw(j, 20000));  // the compiler has lower priority
   }
   return NULL;
 }
 
-// Sessions of runtimes that come and go, of this runtime, and in place of those
-// that the others use.
+// Opens sessions of new runtimes and of this runtime; the latter replace shared
+// ones.
 static void *open_all(void *user) {
   job *j = user;
   storm *s = j->s;
@@ -197,7 +198,8 @@ static void *cancel_all(void *user) {
   return NULL;
 }
 
-// The children of the thread `tid` of this program: it has compilers alone.
+// Kills the children of thread `tid` of this program: all of them are
+// compilers.
 static void kill_children(storm *s, long tid) {
   char path[64];
   long pid;
@@ -242,7 +244,7 @@ static int run_threads(storm *s, unsigned seed) {
   return 1;
 }
 
-// With no storm around it, all comes that runs need. There may be a rest after
+// Without other threads all kernels are compiled. There may be a backoff after
 // the last compiler that was killed.
 static void settle_down(storm *s, unsigned seed) {
   job j = {s, seed};
@@ -254,10 +256,10 @@ static void settle_down(storm *s, unsigned seed) {
     if (st != LIMBER_IO) break;
     nap(200000);
   }
-  if (st) complain(s, "settle at last");
+  if (st) complain(s, "settle at the end");
 }
 
-// The capacity is there again, and so is everything that it bounds.
+// The cache is within its capacity again, and nothing is retired.
 static int check_end(storm *s) {
   limber_cache_stats c = {.size = sizeof c};
   limber_set_cache_capacity(20000);

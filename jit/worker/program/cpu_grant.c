@@ -1,8 +1,8 @@
-// worker/program/cpu_grant.c -- pauses in the handler of a timer.
+// worker/program/cpu_grant.c -- Pauses in the signal handler of a timer.
 //
-// Handlers do not interrupt each other, nor does any other: what leaves code
-// that is being checked (fault.c) never leaves a pause. All they call is safe
-// in handlers.
+// The handlers block all signals, so nothing interrupts them: the signal that
+// abandons code being checked (fault.c) never abandons a pause. They call only
+// async-signal-safe functions.
 #include "worker/program/cpu_grant.h"
 
 #include <errno.h>
@@ -15,91 +15,92 @@
 
 #define SECOND INT64_C(1000000000)  // ns
 
-enum { LEASE = 0 };  // the descriptor
+enum { GRANT_FD = 0 };
 
-typedef struct lease {
+typedef struct grant {
   int64_t slice, gap;  // ns
   int64_t slices;
-} lease;
+} grant;
 
 static timer_t timer;
 static volatile sig_atomic_t pausing;
 
-// Of handlers.
-static int64_t left;  // slices
-static int64_t owed;  // ns of processor time, of this one
-static int64_t seen;  // of it, when the timer was set
+// Used in handlers only.
+static int64_t slices_left;
+static int64_t owed;        // ns of CPU time left in this slice
+static int64_t start_time;  // CPU time when the timer was set
 
-static lease read_lease(void) {
-  lease l;
-  bool told = pread(LEASE, &l, sizeof l, 0) == sizeof l;
-  return told && l.slice > 0 && l.gap >= 0 ? l : (lease){0};
+static grant read_grant(void) {
+  grant l;
+  bool is_complete = pread(GRANT_FD, &l, sizeof l, 0) == sizeof l;
+  return is_complete && l.slice > 0 && l.gap >= 0 ? l : (grant){0};
 }
 
 static struct timespec span_of(int64_t ns) {
   return (struct timespec){.tv_sec = ns / SECOND, .tv_nsec = ns % SECOND};
 }
 
-static int64_t processor_time(void) {
+static int64_t cpu_time(void) {
   struct timespec t;
   if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t)) return 0;
   return t.tv_sec * SECOND + t.tv_nsec;
 }
 
-// 0: for ever.
-static void go_on_for(int64_t ns) {
+// 0: without limit.
+static void run_for(int64_t ns) {
   owed = ns;
-  seen = processor_time();
+  start_time = cpu_time();
   timer_settime(timer, 0, &(struct itimerspec){.it_value = span_of(ns)}, NULL);
 }
 
-static void begin(int sig) {
+static void on_continue(int sig) {
   int err = errno;
-  lease l = read_lease();
+  grant l = read_grant();
   (void)sig;
-  go_on_for(l.slice);
-  left = l.slices;
+  run_for(l.slice);
+  slices_left = l.slices;
   pausing = false;
   errno = err;
 }
 
-static bool goes_on(const lease *l) {
-  int64_t rest = lb_cpu_grant_rest(l->slice, owed, processor_time() - seen);
-  if (rest > 0) go_on_for(rest);
-  return rest > 0;
+static bool run_remaining(const grant *l) {
+  int64_t remaining =
+      lb_cpu_grant_remaining(l->slice, owed, cpu_time() - start_time);
+  if (remaining > 0) run_for(remaining);
+  return remaining > 0;
 }
 
-// The lease may have been lifted since the timer ran out. Whoever lifts it
-// later, or begins another, wakes us.
-static void pause_here(int sig) {
+// The grant may have been lifted since the timer expired. Lifting it later, or
+// granting anew, sends SIGCONT, which wakes the process.
+static void on_alarm(int sig) {
   int err = errno;
   sigset_t others;
-  lease l = read_lease();
+  grant l = read_grant();
   struct timespec gap = span_of(l.gap);
   (void)sig;
   sigfillset(&others);
   sigdelset(&others, SIGCONT);
-  pausing = l.slice > 0 && !goes_on(&l);
-  if (pausing && --left > 0 &&
+  pausing = l.slice > 0 && !run_remaining(&l);
+  if (pausing && --slices_left > 0 &&
       pselect(0, NULL, NULL, NULL, &gap, &others) == 0) {
-    go_on_for(l.slice);
+    run_for(l.slice);
     pausing = false;
   }
   while (pausing) sigsuspend(&others);
   errno = err;
 }
 
-// No such file: nobody looks.
-static void set_stage(int64_t stage) {
-  ssize_t n = pwrite(LEASE, &stage, sizeof stage, sizeof(lease));
+// Without the file no one reads the state.
+static void set_state(int64_t state) {
+  ssize_t n = pwrite(GRANT_FD, &state, sizeof state, sizeof(grant));
   (void)n;
 }
 
-void lb_cpu_grant_ready(void) { set_stage(2); }
+void lb_cpu_grant_ready(void) { set_state(2); }
 
 void lb_cpu_grant_init(void) {
-  struct sigaction on = {.sa_handler = begin, .sa_flags = SA_RESTART};
-  struct sigaction out = {.sa_handler = pause_here, .sa_flags = SA_RESTART};
+  struct sigaction on = {.sa_handler = on_continue, .sa_flags = SA_RESTART};
+  struct sigaction out = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
   struct sigevent event = {.sigev_notify = SIGEV_SIGNAL,
                            .sigev_signo = SIGALRM};
   sigfillset(&on.sa_mask);
@@ -107,5 +108,5 @@ void lb_cpu_grant_init(void) {
   if (timer_create(CLOCK_MONOTONIC, &event, &timer)) return;
   sigaction(SIGALRM, &out, NULL);
   sigaction(SIGCONT, &on, NULL);
-  set_stage(1);
+  set_state(1);
 }

@@ -1,9 +1,9 @@
 // worker/program/main.c -- limber-jit: the process that compiles.
 //
-// It reads requests from the socket it is given and answers with objects; see
-// spec/message.h. It has one thread, holds no lock and no file, so it may be
-// stopped or killed at any time. Checking objects needs them loaded: that is
-// why this program, and it alone of the worker, knows the library's loader.
+// It reads requests from its socket and responds with objects; see
+// spec/message.h. It has one thread and holds neither locks nor files, so it
+// may be stopped or killed at any time. Checking objects requires loading them,
+// so this program, as the only part of the worker, uses the library's loader.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -30,8 +30,9 @@ static const char usage[] =
     "       limber-jit --version | --help\n"
     "\n"
     "Compiles kernels for the Limber library, which starts it and talks to it\n"
-    "over the socket N (3 unless said). It ends when the socket closes.\n"
-    "  --memory MB  use no more memory than that\n";
+    "over the socket with descriptor N (default 3). It ends when the socket\n"
+    "closes.\n"
+    "  --memory MB  limit of data memory in MiB (default: no limit)\n";
 
 typedef struct options {
   int fd, memory_mb;
@@ -56,7 +57,7 @@ static void unload(void *user, void *handle) {
 
 // -- the process -------------------------------------------------------------
 
-// Each answers false to an argument that makes no sense.
+// Each returns false for an invalid argument.
 static bool parse_number(const char *text, int *out) {
   char *end;
   long n = text ? strtol(text, &end, 10) : -1;
@@ -82,8 +83,9 @@ static bool parse_options(char **argv, options *out) {
   return true;
 }
 
-// Keeps 0, 1, 2 and the socket, which becomes 3, whoever started us.
-static bool keep_descriptors(int fd) {
+// Leaves only descriptors 0, 1, 2 and the socket, which becomes 3, whatever the
+// parent left open.
+static bool set_up_descriptors(int fd) {
   if (fcntl(fd, F_GETFD) < 0) return false;
   if (fd != SOCKET && dup2(fd, SOCKET) < 0) return false;
   syscall(SYS_close_range, SOCKET + 1, ~0u, 0);
@@ -93,25 +95,26 @@ static bool keep_descriptors(int fd) {
 static void set_limits(const options *o) {
   setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
   rlim_t bytes = (rlim_t)o->memory_mb << 20;
-#if !defined(UNDER_ASAN) && !defined(UNDER_TSAN)  // they map terabytes
+#if !defined(UNDER_ASAN) && !defined(UNDER_TSAN)  // sanitizers map terabytes
   if (bytes) setrlimit(RLIMIT_DATA, &(struct rlimit){bytes, bytes});
 #else
   (void)bytes;
 #endif
   // The library's thread that started us ends with its process, however that
-  // ends, and it may have stopped us: then no closed socket would wake us.
+  // ends. The library may have stopped us before: then a closed socket would
+  // not wake us.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
-// -- being ready -------------------------------------------------------------
+// -- warm-up -----------------------------------------------------------------
 
-static bool is_asked(void) {
+static bool has_request(void) {
   struct pollfd p = {.fd = SOCKET, .events = POLLIN};
   return poll(&p, 1, 0) > 0;
 }
 
 // a * b, for this machine
-static lb_status request_product(lb_request *out) {
+static lb_status warmup_request(lb_request *out) {
   lb_spec_builder b;
   lb_spec spec;
   lb_strbuf target = {0};
@@ -129,15 +132,16 @@ static lb_status request_product(lb_request *out) {
   return st;
 }
 
-// Makes a kernel for nobody: the first of a process takes three times as long
-// as the next, most of it in pages of LLVM that no one has touched yet. Who was
-// started before there is a request has the time for it.
-static void rehearse(lb_jit *jit) {
+// Compiles a kernel that is not used, to warm up the compiler: the first kernel
+// of a process takes three times as long as the next, mostly because of page
+// faults in LLVM. There is time for this if the process was started before the
+// first request.
+static void warm_up(lb_jit *jit) {
   lb_request r;
   lb_blob object = {0};
   lb_object_info info;
-  if (is_asked()) return;
-  lb_status st = request_product(&r);
+  if (has_request()) return;
+  lb_status st = warmup_request(&r);
   if (!lb_failed(st)) st = lb_jit_compile(jit, &r, &object, &info);
   lb_status_drop(st);
   lb_blob_fini(&object);
@@ -145,17 +149,17 @@ static void rehearse(lb_jit *jit) {
 
 // -- the process -------------------------------------------------------------
 
-static lb_status work(void) {
+static lb_status run_worker(void) {
   lb_cpu_code *code = NULL;
   lb_jit *jit = NULL;
   int parent = (int)syscall(SYS_pidfd_open, getppid(), 0);
   lb_status st = lb_cpu_code_create(CODE_BYTES, LB_CPU_SHARED, &code);
   bool can_load = !lb_failed(st);
-  lb_status_drop(st);  // where no code may be made, none can be checked
+  lb_status_drop(st);  // where no code can be mapped, none can be checked
   lb_loader loader = {.user = code, .load = load, .unload = unload};
   st = lb_jit_new(can_load ? &loader : NULL, &jit);
   if (!lb_failed(st)) {
-    rehearse(jit);
+    warm_up(jit);
     lb_cpu_grant_ready();
     st = lb_serve(SOCKET, parent, jit);
   }
@@ -175,14 +179,15 @@ int main(int argc, char **argv) {
            (unsigned long long)LB_GENERATOR_VERSION, lb_toolchain_version());
     return 0;
   }
-  if (!keep_descriptors(o.fd)) {
-    fprintf(stderr, "limber-jit: descriptor %d is no socket: %s\n%s", o.fd,
+  if (!set_up_descriptors(o.fd)) {
+    fprintf(stderr,
+            "limber-jit: cannot use descriptor %d as the socket: %s\n%s", o.fd,
             strerror(errno), usage);
     return 2;
   }
   set_limits(&o);
   lb_cpu_grant_init();
-  lb_status st = work();
+  lb_status st = run_worker();
   if (lb_failed(st)) fprintf(stderr, "limber-jit: %s\n", lb_status_message(st));
   int code = lb_failed(st) ? 1 : 0;
   lb_status_drop(st);

@@ -1,13 +1,13 @@
-// device/cpu/code.c -- memory that machine code runs from.
+// device/cpu/code.c -- executable memory for machine code.
 //
-// Terms. An *arena* is one mapping for running and, while it is *open*, another
-// one of the same pages for writing. Its *blocks*, used and free, stand in a
-// list by address and cover it without a gap.
+// An *arena* is an executable mapping and, while it is *open*, a writable
+// mapping of the same pages. Its blocks, used and free, form a list sorted by
+// address that covers the arena without gaps.
 //
 // (1) Arenas are written under the lock, and only while open. A SEALED arena is
 //     closed as soon as its only block is filled; fork closes the others.
-// (2) Two free blocks are never neighbours. A closed arena's free blocks are
-//     lost until it is empty, when it is unmapped.
+// (2) Two free blocks are never adjacent. The free blocks of a closed arena are
+//     not reused; the arena is unmapped when it is empty.
 #include "device/cpu/code.h"
 
 #include <assert.h>
@@ -26,21 +26,21 @@
 #include "base/ref.h"
 
 #define ARENA_BYTES ((size_t)256 << 10)
-#define TRAP 0xCC  // int3: what a freed block holds
+#define TRAP 0xCC  // int3: the contents of a freed block
 
 typedef struct lb_cpu_arena {
   struct lb_cpu_arena *next;
-  uint8_t *run;         // owned mapping
-  uint8_t *write;       // owned mapping; NULL: closed
+  uint8_t *run;         // executable mapping; owned
+  uint8_t *write;       // writable mapping; owned; NULL: closed
   size_t size;          // whole pages
   size_t used;          // bytes in used blocks
   lb_cpu_block *first;  // owned, like all its blocks
 } arena;
 
 struct lb_cpu_code {
-  lb_lock lock;  // guards all but the count of references
+  lb_lock lock;  // guards everything but the reference count
   lb_ref ref;
-  lb_cpu_way way;
+  lb_cpu_code_mode mode;
   size_t budget;
   lb_cpu_code_stats stats;
   arena *arenas;  // owned
@@ -52,16 +52,16 @@ static size_t round_up(size_t n, size_t unit) {
 
 static size_t page_bytes(void) { return (size_t)sysconf(_SC_PAGESIZE); }
 
-// -- mappings ---------------------------------------------------------------
+// -- mappings ----------------------------------------------------------------
 
 static lb_status refused(const char *what) {
   return lb_error(errno == ENOMEM ? LB_OOM : LB_DEVICE, "%s: %s", what,
                   strerror(errno));
 }
 
-// A memfd of `size` bytes that are all there: a page that could not be had when
-// it is written would be a SIGBUS, a file past its limit a SIGXFSZ.
-static int open_memory(size_t size) {
+// Opens a memfd of `size` bytes and allocates them: otherwise a write could
+// raise SIGBUS (no memory) or SIGXFSZ (file size limit).
+static int open_memfd(size_t size) {
   struct rlimit limit;
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size) {
     errno = EFBIG;
@@ -77,33 +77,33 @@ static int open_memory(size_t size) {
   return fd;
 }
 
-// Both views are there from the start, so that neither loading nor a kernel's
-// first run meets a page fault.
+// Both mappings are populated, so that neither loading nor the first run of a
+// kernel takes a page fault.
 static lb_status map_shared(arena *a) {
   const int how = MAP_SHARED | MAP_POPULATE;
-  int fd = open_memory(a->size);
-  if (fd < 0) return refused("cannot make a memfd");
+  int fd = open_memfd(a->size);
+  if (fd < 0) return refused("cannot create a memfd");
   lb_status st = LB_OK;
   void *run = mmap(NULL, a->size, PROT_READ | PROT_EXEC, how, fd, 0);
   if (run == MAP_FAILED) {
-    st = refused("cannot map a memfd to run from");
+    st = refused("cannot map a memfd as executable");
     goto done;
   }
   void *write = mmap(NULL, a->size, PROT_READ | PROT_WRITE, how, fd, 0);
   if (write == MAP_FAILED) {
-    st = refused("cannot map a memfd to write to");
+    st = refused("cannot map a memfd as writable");
     munmap(run, a->size);
     goto done;
   }
   a->run = run;
   a->write = write;
 
-done:  // the mappings keep the memory
+done:  // the mappings keep the memory alive
   close(fd);
   return st;
 }
 
-// Until it is sealed, the mapping to run from is the one to write to.
+// Until it is sealed, the executable mapping is the writable one.
 static lb_status map_private(arena *a) {
   void *p = mmap(NULL, a->size, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -119,44 +119,44 @@ static lb_status seal(arena *a) {
   return LB_OK;
 }
 
-// For good; what is there can still be run.
+// Closes the arena permanently; its blocks can still be run.
 static void close_arena(arena *a) {
   if (a->write && a->write != a->run) munmap(a->write, a->size);
   a->write = NULL;
 }
 
-// -- blocks -----------------------------------------------------------------
+// -- blocks ------------------------------------------------------------------
 
-// Makes `b` `size` bytes long; the rest becomes a free block after it.
+// Shrinks `b` to `size` bytes; the remainder becomes a free block after it.
 static lb_status split(lb_cpu_block *b, size_t size) {
   if (b->size == size) return LB_OK;
-  lb_cpu_block *rest = malloc(sizeof *rest);
-  if (!rest) return lb_oom();
-  *rest = (lb_cpu_block){.run = b->run + size,
-                         .size = b->size - size,
-                         .arena = b->arena,
-                         .prev = b,
-                         .next = b->next,
-                         .stale = b->stale};
-  if (rest->next) rest->next->prev = rest;
-  b->next = rest;
+  lb_cpu_block *remainder = malloc(sizeof *remainder);
+  if (!remainder) return lb_oom();
+  *remainder = (lb_cpu_block){.run = b->run + size,
+                              .size = b->size - size,
+                              .arena = b->arena,
+                              .prev = b,
+                              .next = b->next,
+                              .stale = b->stale};
+  if (remainder->next) remainder->next->prev = remainder;
+  b->next = remainder;
   b->size = size;
   return LB_OK;
 }
 
-// Adds the block after `b` to it.
-static void join_next(lb_cpu_block *b) {
-  lb_cpu_block *gone = b->next;
-  b->size += gone->size;
-  b->stale |= gone->stale;
-  b->next = gone->next;
+// Merges the block after `b` into it.
+static void merge_next(lb_cpu_block *b) {
+  lb_cpu_block *next_block = b->next;
+  b->size += next_block->size;
+  b->stale |= next_block->stale;
+  b->next = next_block->next;
   if (b->next) b->next->prev = b;
-  free(gone);
+  free(next_block);
 }
 
-// A pipeline may hold instructions fetched from the block's former contents:
-// all cores drop them before the new ones can be reached.
-static void forget_old_code(void) {
+// A core may hold instructions fetched from the block's previous contents: all
+// cores discard them before the new code can be reached.
+static void sync_cores(void) {
   syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0);
 }
 
@@ -164,7 +164,7 @@ static uint8_t *writable(const lb_cpu_block *b) {
   return b->arena->write + (b->run - b->arena->run);
 }
 
-// -- arenas -----------------------------------------------------------------
+// -- arenas ------------------------------------------------------------------
 
 static void drop_arena(lb_cpu_code *c, arena *a) {
   arena **at = &c->arenas;
@@ -173,14 +173,13 @@ static void drop_arena(lb_cpu_code *c, arena *a) {
   close_arena(a);
   munmap(a->run, a->size);
   c->stats.mapped -= a->size;
-  while (a->first->next) join_next(a->first);
+  while (a->first->next) merge_next(a->first);
   free(a->first);
   free(a);
 }
 
-// Maps in the given way and adds the arena to the list, where addresses of
-// older arenas come first.
-static lb_status add_arena(lb_cpu_code *c, lb_cpu_way way, size_t size,
+// Maps an arena in the given mode and appends it to the list.
+static lb_status add_arena(lb_cpu_code *c, lb_cpu_code_mode mode, size_t size,
                            arena **out) {
   arena *a = calloc(1, sizeof *a);
   lb_cpu_block *all = calloc(1, sizeof *all);
@@ -190,7 +189,7 @@ static lb_status add_arena(lb_cpu_code *c, lb_cpu_way way, size_t size,
     goto done;
   }
   a->size = size;
-  st = way == LB_CPU_SHARED ? map_shared(a) : map_private(a);
+  st = mode == LB_CPU_SHARED ? map_shared(a) : map_private(a);
   if (lb_failed(st)) goto done;
   *all = (lb_cpu_block){.run = a->run, .size = size, .arena = a};
   a->first = all;
@@ -207,10 +206,10 @@ done:
   return st;
 }
 
-// A new arena for `size` bytes, within the budget. A way that works may fail
-// for once (no more file descriptors): then the other one serves.
+// Adds an arena for `size` bytes, within the budget. SHARED may fail although
+// it worked before (no more file descriptors): then SEALED is used.
 static lb_status grow(lb_cpu_code *c, size_t size, arena **out) {
-  bool shared = c->way == LB_CPU_SHARED;
+  bool shared = c->mode == LB_CPU_SHARED;
   size_t whole = round_up(size, page_bytes());
   if (shared && whole < ARENA_BYTES) whole = ARENA_BYTES;
   if (whole > c->budget - c->stats.mapped)
@@ -233,7 +232,7 @@ static lb_cpu_block *first_fit(arena *a, size_t size) {
   return NULL;
 }
 
-static lb_status take_block(lb_cpu_code *c, size_t size, lb_cpu_block **out) {
+static lb_status alloc_block(lb_cpu_code *c, size_t size, lb_cpu_block **out) {
   lb_cpu_block *b = NULL;
   for (arena *a = c->arenas; a && !b; a = a->next) b = first_fit(a, size);
   if (!b) {
@@ -251,8 +250,8 @@ static lb_status take_block(lb_cpu_code *c, size_t size, lb_cpu_block **out) {
   return LB_OK;
 }
 
-// One empty open arena stays, so that a kernel that comes and goes does not
-// map and unmap.
+// One empty open arena is kept, so that repeatedly loading and unloading a
+// kernel does not map and unmap memory.
 static bool is_spare(const lb_cpu_code *c, const arena *a) {
   if (!a->write || a->write == a->run || a->size != ARENA_BYTES) return false;
   for (const arena *o = c->arenas; o; o = o->next)
@@ -260,7 +259,7 @@ static bool is_spare(const lb_cpu_code *c, const arena *a) {
   return true;
 }
 
-static void give_block(lb_cpu_code *c, lb_cpu_block *b) {
+static void free_block(lb_cpu_code *c, lb_cpu_block *b) {
   arena *a = b->arena;
   a->used -= b->size;
   c->stats.used -= b->size;
@@ -268,8 +267,8 @@ static void give_block(lb_cpu_code *c, lb_cpu_block *b) {
   b->used = false;
   b->stale = true;
   if (a->write) memset(writable(b), TRAP, b->size);
-  if (b->next && !b->next->used) join_next(b);
-  if (b->prev && !b->prev->used) join_next(b->prev);
+  if (b->next && !b->next->used) merge_next(b);
+  if (b->prev && !b->prev->used) merge_next(b->prev);
   if (a->used == 0 && !is_spare(c, a)) drop_arena(c, a);
 }
 
@@ -277,7 +276,7 @@ static lb_status fill_block(lb_cpu_block *b, lb_cpu_fill *fill, void *user) {
   arena *a = b->arena;
   LB_TRY(fill(user, writable(b), b->run));
   if (a->write == a->run) LB_TRY(seal(a));
-  if (b->stale) forget_old_code();
+  if (b->stale) sync_cores();
   return LB_OK;
 }
 
@@ -291,10 +290,10 @@ lb_status lb_cpu_code_add(lb_cpu_code *code, size_t size, lb_cpu_fill *fill,
                     size, code->budget);
   lb_cpu_block *b = NULL;
   lb_lock_take(&code->lock);
-  lb_status st = take_block(code, round_up(size, LB_CPU_ALIGN), &b);
+  lb_status st = alloc_block(code, round_up(size, LB_CPU_ALIGN), &b);
   if (!lb_failed(st)) st = fill_block(b, fill, user);
   if (lb_failed(st) && b) {
-    give_block(code, b);
+    free_block(code, b);
     b = NULL;
   }
   lb_lock_give(&code->lock);
@@ -305,19 +304,19 @@ lb_status lb_cpu_code_add(lb_cpu_code *code, size_t size, lb_cpu_fill *fill,
 void lb_cpu_code_free(lb_cpu_code *code, lb_cpu_block *block) {
   if (!block) return;
   lb_lock_take(&code->lock);
-  give_block(code, block);
+  free_block(code, block);
   lb_lock_give(&code->lock);
 }
 
 lb_cpu_code_stats lb_cpu_code_count(lb_cpu_code *code) {
   lb_lock_take(&code->lock);
   lb_cpu_code_stats stats = code->stats;
-  stats.way = code->way;
+  stats.mode = code->mode;
   lb_lock_give(&code->lock);
   return stats;
 }
 
-// -- the whole --------------------------------------------------------------
+// -- creation ----------------------------------------------------------------
 
 static lb_status try_sealed(lb_cpu_code *c) {
   arena *a;
@@ -327,25 +326,26 @@ static lb_status try_sealed(lb_cpu_code *c) {
   return st;
 }
 
-// With the lock held through the fork, so that no block is half written.
+// The lock is held through the fork, so that no block is half written.
 static void before_fork(lb_lock *l) {
   for (arena *a = ((lb_cpu_code *)l)->arenas; a; a = a->next) close_arena(a);
 }
 
-// Tries the ways by using them. What SHARED tries is its first arena.
-static lb_status find_way(lb_cpu_code *c, lb_cpu_way most) {
+// Tries the modes by using them. The arena that tests SHARED becomes the first
+// one.
+static lb_status find_mode(lb_cpu_code *c, lb_cpu_code_mode best) {
   arena *a;
   lb_status shared = LB_OK, sealed = LB_OK;
-  if (most == LB_CPU_SHARED) {
+  if (best == LB_CPU_SHARED) {
     shared = add_arena(c, LB_CPU_SHARED, ARENA_BYTES, &a);
-    if (!lb_failed(shared)) c->way = LB_CPU_SHARED;
+    if (!lb_failed(shared)) c->mode = LB_CPU_SHARED;
   }
-  if (!c->way && most != LB_CPU_NONE) {
+  if (!c->mode && best != LB_CPU_NONE) {
     sealed = try_sealed(c);
-    if (!lb_failed(sealed)) c->way = LB_CPU_SEALED;
+    if (!lb_failed(sealed)) c->mode = LB_CPU_SEALED;
   }
   lb_status st = LB_OK;
-  if (!c->way)
+  if (!c->mode)
     st = lb_error(
         LB_DEVICE,
         "the system refuses executable memory (%s; %s), so no kernel "
@@ -357,14 +357,15 @@ static lb_status find_way(lb_cpu_code *c, lb_cpu_way most) {
   return st;
 }
 
-lb_status lb_cpu_code_create(size_t budget, lb_cpu_way most,
+lb_status lb_cpu_code_create(size_t budget, lb_cpu_code_mode best,
                              lb_cpu_code **out) {
   *out = NULL;
   lb_cpu_code *c = calloc(1, sizeof *c);
   if (!c) return lb_oom();
   lb_ref_init(&c->ref);
   c->budget = budget > ARENA_BYTES ? budget : ARENA_BYTES;
-  if (c->budget > PTRDIFF_MAX) c->budget = PTRDIFF_MAX;  // sums do not wrap
+  if (c->budget > PTRDIFF_MAX)
+    c->budget = PTRDIFF_MAX;  // so that sums do not wrap
   syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE,
           0, 0);
   lb_fork_hooks hooks = {.before = before_fork};
@@ -374,7 +375,7 @@ lb_status lb_cpu_code_create(size_t budget, lb_cpu_way most,
     return st;
   }
   lb_lock_take(&c->lock);
-  st = find_way(c, most);
+  st = find_mode(c, best);
   lb_lock_give(&c->lock);
   if (lb_failed(st)) {
     lb_cpu_code_release(c);

@@ -1,5 +1,5 @@
-// device/cpu/code_test.c -- code runs, is never writable where it runs, and its
-// memory is bounded, used again, and safe over a fork.
+// device/cpu/code_test.c -- code runs, is never writable where it is
+// executable, and its memory is bounded, reused, and safe across a fork.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -29,7 +29,7 @@
 #define ARENA ((size_t)256 << 10)
 #define MANY ((size_t)64 << 20)
 
-// -- code that returns a number -----------------------------------------------
+// -- code that returns a number ----------------------------------------------
 
 typedef struct number {
   uint32_t value;
@@ -63,16 +63,16 @@ static uint32_t call(const lb_cpu_block *b) {
   return ((uint32_t(*)(void))(uintptr_t)b->run)();
 }
 
-static lb_cpu_code *code_of(size_t budget, lb_cpu_way way) {
+static lb_cpu_code *code_of(size_t budget, lb_cpu_code_mode mode) {
   lb_cpu_code *code;
-  lb_status st = lb_cpu_code_create(budget, way, &code);
+  lb_status st = lb_cpu_code_create(budget, mode, &code);
   if (lb_failed(st)) fail_msg("%s", lb_status_message(st));
-  assert_int_equal(lb_cpu_code_count(code).way, way);
+  assert_int_equal(lb_cpu_code_count(code).mode, mode);
   return code;
 }
 
-// The permissions of the mapping around `p`, such as "r-xp". No mapping at all
-// may be writable and executable.
+// Returns the permissions of the mapping around `p`, such as "r-xp", and checks
+// that no mapping is writable and executable.
 static void permissions_at(const void *p, char out[5]) {
   FILE *f = fopen("/proc/self/maps", "re");
   char line[512];
@@ -80,32 +80,32 @@ static void permissions_at(const void *p, char out[5]) {
   strcpy(out, "none");
   while (fgets(line, sizeof line, f)) {
     uintptr_t begin, end;
-    char mode[5];
-    if (sscanf(line, "%lx-%lx %4s", &begin, &end, mode) != 3) continue;
-    if (mode[1] == 'w' && mode[2] == 'x') fail_msg("%s", line);
-    if ((uintptr_t)p >= begin && (uintptr_t)p < end) memcpy(out, mode, 5);
+    char perms[5];
+    if (sscanf(line, "%lx-%lx %4s", &begin, &end, perms) != 3) continue;
+    if (perms[1] == 'w' && perms[2] == 'x') fail_msg("%s", line);
+    if ((uintptr_t)p >= begin && (uintptr_t)p < end) memcpy(out, perms, 5);
   }
   fclose(f);
 }
 
-// -- tests ------------------------------------------------------------------
+// -- tests -------------------------------------------------------------------
 
-static const lb_cpu_way ways[] = {LB_CPU_SHARED, LB_CPU_SEALED};
+static const lb_cpu_code_mode modes[] = {LB_CPU_SHARED, LB_CPU_SEALED};
 
 static void code_runs_and_no_page_is_writable_and_executable(void **state) {
   (void)state;
   for (int w = 0; w < 2; w++) {
-    lb_cpu_code *code = code_of(MANY, ways[w]);
+    lb_cpu_code *code = code_of(MANY, modes[w]);
     lb_cpu_block *blocks[100];
     for (uint32_t i = 0; i < 100; i++) {
       blocks[i] = must_add(code, 6 + i * 37, i);
       assert_int_equal((uintptr_t)blocks[i]->run % LB_CPU_ALIGN, 0);
     }
     for (uint32_t i = 0; i < 100; i++) {
-      char mode[5];
+      char perms[5];
       assert_int_equal(call(blocks[i]), i);
-      permissions_at(blocks[i]->run, mode);
-      assert_string_equal(mode, w == 0 ? "r-xs" : "r-xp");
+      permissions_at(blocks[i]->run, perms);
+      assert_string_equal(perms, w == 0 ? "r-xs" : "r-xp");
     }
     for (int i = 0; i < 100; i++) lb_cpu_code_free(code, blocks[i]);
     lb_cpu_code_stats s = lb_cpu_code_count(code);
@@ -116,7 +116,7 @@ static void code_runs_and_no_page_is_writable_and_executable(void **state) {
   }
 }
 
-static void freed_memory_is_used_again(void **state) {
+static void freed_memory_is_reused(void **state) {
   (void)state;
   lb_cpu_code *code = code_of(MANY, LB_CPU_SHARED);
   lb_cpu_block *a = must_add(code, 64, 1), *b = must_add(code, 100, 2);
@@ -130,7 +130,7 @@ static void freed_memory_is_used_again(void **state) {
   assert_ptr_equal(b->run, at_b);
   assert_int_equal(call(b), 5);
   lb_cpu_code_free(code, c);
-  lb_cpu_code_free(code, b);  // joined with what was c
+  lb_cpu_code_free(code, b);  // merged with the former c
   b = must_add(code, 192, 6);
   assert_ptr_equal(b->run, at_b);
   assert_int_equal(call(a), 1);
@@ -140,7 +140,7 @@ static void freed_memory_is_used_again(void **state) {
   lb_cpu_code_free(code, d);
   lb_cpu_code_free(code, b);
   lb_cpu_code_free(code, NULL);
-  b = must_add(code, ARENA, 7);  // all was joined to one
+  b = must_add(code, ARENA, 7);  // all free blocks were merged
   assert_int_equal(lb_cpu_code_count(code).mapped, ARENA);
   lb_cpu_code_free(code, b);
   lb_cpu_code_release(code);
@@ -163,7 +163,7 @@ static void large_blocks_get_an_arena_of_their_own(void **state) {
 static void the_budget_holds_and_freeing_helps(void **state) {
   (void)state;
   for (int w = 0; w < 2; w++) {
-    lb_cpu_code *code = code_of(2 * ARENA, ways[w]);
+    lb_cpu_code *code = code_of(2 * ARENA, modes[w]);
     lb_cpu_block *blocks[1000], *b;
     size_t n = 0;
     lb_status st;
@@ -195,18 +195,18 @@ static lb_status decline(void *user, uint8_t *write, const uint8_t *run) {
   return lb_error(LB_INVALID, "declined");
 }
 
-// Blocks come and go as kernels do under a budget of bytes: the oldest first,
-// or any. What is mapped stays near what is used, and little is left when most
-// of it goes.
-static void churn_leaves_little_behind(void **state) {
+// Blocks are allocated and freed as kernels are under a byte budget: the oldest
+// first, or any. Mapped memory stays near used memory, and shrinks when most
+// blocks are freed.
+static void repeated_allocation_does_not_fragment(void **state) {
   (void)state;
-  enum { LIVE = 400, TURNS = 30000 };
+  enum { LIVE = 400, ITERATIONS = 30000 };
   static lb_cpu_block *live[LIVE];
   unsigned seed = 1;
   lb_cpu_code *code = code_of(SIZE_MAX, LB_CPU_SHARED);
   size_t most_used = 0, most_mapped = 0;
   for (int i = 0; i < LIVE; i++) live[i] = NULL;
-  for (int i = 0; i < TURNS; i++) {
+  for (int i = 0; i < ITERATIONS; i++) {
     int at = rand_r(&seed) % 2 ? i % LIVE : rand_r(&seed) % LIVE;
     size_t size = 300 + (size_t)(rand_r(&seed) % 12) * 1000;
     lb_cpu_code_free(code, live[at]);
@@ -221,7 +221,8 @@ static void churn_leaves_little_behind(void **state) {
       lb_cpu_code_free(code, live[i]);
       live[i] = NULL;
     }
-  for (int i = 0; i < TURNS; i++) {  // ten are left, and go round
+  for (int i = 0; i < ITERATIONS;
+       i++) {  // ten are left, and are replaced repeatedly
     int at = rand_r(&seed) % (LIVE / 40) * 40;
     lb_cpu_code_free(code, live[at]);
     live[at] = must_add(code, 5000, (uint32_t)i);
@@ -231,10 +232,10 @@ static void churn_leaves_little_behind(void **state) {
   lb_cpu_code_release(code);
 }
 
-static void a_block_that_is_not_filled_is_not_there(void **state) {
+static void a_failed_fill_leaves_no_block(void **state) {
   (void)state;
   for (int w = 0; w < 2; w++) {
-    lb_cpu_code *code = code_of(MANY, ways[w]);
+    lb_cpu_code *code = code_of(MANY, modes[w]);
     lb_cpu_block *b;
     lb_status st = lb_cpu_code_add(code, 2 * ARENA, decline, NULL, &b);
     assert_string_equal(lb_status_message(st), "declined");
@@ -253,7 +254,7 @@ typedef struct worker {
   int wrong;
 } worker;
 
-static void *come_and_go(void *arg) {
+static void *add_and_free(void *arg) {
   worker *w = arg;
   lb_cpu_block *live[8] = {NULL};
   uint32_t values[8] = {0};
@@ -273,12 +274,12 @@ static void *come_and_go(void *arg) {
 
 static void many_threads_add_run_and_free(void **state) {
   (void)state;
-  for (int way = 0; way < 2; way++) {
-    lb_cpu_code *code = code_of(MANY, ways[way]);
+  for (int mode = 0; mode < 2; mode++) {
+    lb_cpu_code *code = code_of(MANY, modes[mode]);
     worker w[4];
     for (uint32_t i = 0; i < 4; i++) {
       w[i] = (worker){.code = code, .seed = i};
-      pthread_create(&w[i].thread, NULL, come_and_go, &w[i]);
+      pthread_create(&w[i].thread, NULL, add_and_free, &w[i]);
     }
     for (int i = 0; i < 4; i++) {
       pthread_join(w[i].thread, NULL);
@@ -289,7 +290,7 @@ static void many_threads_add_run_and_free(void **state) {
   }
 }
 
-// -- refusals ---------------------------------------------------------------
+// -- refusals ----------------------------------------------------------------
 
 // Runs `test` in a child; its result must be 0.
 static void in_child(int (*test)(void)) {
@@ -312,7 +313,7 @@ static void no_executable_memory_is_an_error_with_the_reason(void **state) {
   lb_status_drop(st);
 }
 
-// From now on the system refuses memfds, and executable memory too if `exec`.
+// Makes the system refuse memfds, and executable memory too if `exec`.
 static bool forbid(bool exec) {
 #define ARG(n) ((unsigned)offsetof(struct seccomp_data, args[n]))
 #define LOAD(at) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, at)
@@ -343,7 +344,7 @@ static int without_memfd(void) {
   if (!forbid(false)) return 77;
   lb_status st = lb_cpu_code_create(MANY, LB_CPU_SHARED, &code);
   if (lb_failed(st)) return 1;
-  if (lb_cpu_code_count(code).way != LB_CPU_SEALED) return 2;
+  if (lb_cpu_code_count(code).mode != LB_CPU_SEALED) return 2;
   st = add(code, 100, 5, &b);
   if (lb_failed(st) || call(b) != 5) return 3;
   lb_cpu_code_free(code, b);
@@ -368,7 +369,7 @@ static int without_large_files(void) {
   if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return 77;
   lb_status st = lb_cpu_code_create(MANY, LB_CPU_SHARED, &code);
   if (lb_failed(st)) return 1;
-  if (lb_cpu_code_count(code).way != LB_CPU_SEALED) return 2;
+  if (lb_cpu_code_count(code).mode != LB_CPU_SEALED) return 2;
   lb_cpu_code_release(code);
   return 0;
 }
@@ -381,7 +382,7 @@ static int without_descriptors(void) {
   if (lb_failed(st) || setrlimit(RLIMIT_NOFILE, &limit) != 0) return 77;
   st = add(code, ARENA, 1, &a);
   if (lb_failed(st)) return 1;
-  st = add(code, 64, 2, &b);  // needs an arena, which cannot be a memfd
+  st = add(code, 64, 2, &b);  // needs a new arena, which cannot be a memfd
   if (lb_failed(st) || call(a) != 1 || call(b) != 2) return 2;
   lb_cpu_code_free(code, a);
   lb_cpu_code_free(code, b);
@@ -389,29 +390,29 @@ static int without_descriptors(void) {
   return 0;
 }
 
-static void a_system_without_memfds_seals_pages(void **state) {
+static void without_memfds_pages_are_sealed(void **state) {
   (void)state;
   in_child(without_memfd);
 }
 
-static void a_system_that_refuses_is_believed(void **state) {
+static void refused_executable_memory_is_an_error(void **state) {
   (void)state;
   in_child(without_executable_memory);
 }
 
-static void limits_of_the_process_lead_to_sealed_pages(void **state) {
+static void process_limits_lead_to_sealed_pages(void **state) {
   (void)state;
   in_child(without_large_files);
   in_child(without_descriptors);
 }
 
-// -- fork -------------------------------------------------------------------
+// -- fork --------------------------------------------------------------------
 
 static lb_cpu_code *forked;
 static lb_cpu_block *before;
 static int go[2];
 
-// The parent frees and adds before this goes on.
+// The parent frees and adds blocks before this continues.
 static int child_of_fork(void) {
   char byte;
   if (call(before) != 1) return 1;
@@ -425,14 +426,15 @@ static int child_of_fork(void) {
   if (lb_failed(st) || call(before) != 4 || call(b) != 3) return 5;
   lb_cpu_code_free(forked, before);
   lb_cpu_code_free(forked, b);
-  if (lb_cpu_code_count(forked).blocks != 1) return 6;  // the parent's other
+  if (lb_cpu_code_count(forked).blocks != 1)
+    return 6;  // the other block from before the fork
   return 0;
 }
 
 static void neither_side_of_a_fork_changes_the_code_of_the_other(void **state) {
   (void)state;
   for (int w = 0; w < 2; w++) {
-    forked = code_of(MANY, ways[w]);
+    forked = code_of(MANY, modes[w]);
     before = must_add(forked, 64, 1);
     lb_cpu_block *kept = must_add(forked, 64, 10);
     assert_int_equal(pipe(go), 0);
@@ -463,11 +465,11 @@ static int add_in_child(void) {
   return lb_failed(st) || call(b) != 8;
 }
 
-static void a_fork_may_happen_while_others_add(void **state) {
+static void fork_is_safe_while_other_threads_add(void **state) {
   (void)state;
   forked = code_of(MANY, LB_CPU_SHARED);
   worker w = {.code = forked, .seed = 7};
-  pthread_create(&w.thread, NULL, come_and_go, &w);
+  pthread_create(&w.thread, NULL, add_and_free, &w);
   for (int i = 0; i < 20; i++) in_child(add_in_child);
   pthread_join(w.thread, NULL);
   assert_int_equal(w.wrong, 0);
@@ -477,7 +479,7 @@ static void a_fork_may_happen_while_others_add(void **state) {
 enum { BEFORE, FORKING, ADDING };
 static atomic_int fork_stage = BEFORE;
 
-// Called by fork, before anything is done about locks.
+// Called by fork, before its handlers take locks.
 static void await_adding(void) {
   if (atomic_load(&fork_stage) != BEFORE) return;
   atomic_store(&fork_stage, FORKING);
@@ -505,9 +507,9 @@ static int count_in_child(void) {
   return lb_cpu_code_count(forked).blocks != 1;
 }
 
-// Of all codes: fork learns of it while it is under way. A runtime has locks
-// from its start, hence one here.
-static void a_fork_may_happen_while_the_first_is_made(void **state) {
+// The fork happens while the first lb_cpu_code of the process is being created.
+// A runtime has locks from its start, hence `first`.
+static void fork_is_safe_while_the_first_is_created(void **state) {
   (void)state;
   lb_lock first;
   pthread_t thread;
@@ -527,22 +529,22 @@ static void a_fork_may_happen_while_the_first_is_made(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
 #ifndef UNDER_TSAN
-      cmocka_unit_test(a_fork_may_happen_while_the_first_is_made),  // first
+      cmocka_unit_test(fork_is_safe_while_the_first_is_created),  // first
 #endif
       cmocka_unit_test(code_runs_and_no_page_is_writable_and_executable),
-      cmocka_unit_test(freed_memory_is_used_again),
+      cmocka_unit_test(freed_memory_is_reused),
       cmocka_unit_test(large_blocks_get_an_arena_of_their_own),
       cmocka_unit_test(the_budget_holds_and_freeing_helps),
-      cmocka_unit_test(churn_leaves_little_behind),
-      cmocka_unit_test(a_block_that_is_not_filled_is_not_there),
+      cmocka_unit_test(repeated_allocation_does_not_fragment),
+      cmocka_unit_test(a_failed_fill_leaves_no_block),
       cmocka_unit_test(many_threads_add_run_and_free),
       cmocka_unit_test(no_executable_memory_is_an_error_with_the_reason),
-      cmocka_unit_test(a_system_without_memfds_seals_pages),
-      cmocka_unit_test(a_system_that_refuses_is_believed),
-      cmocka_unit_test(limits_of_the_process_lead_to_sealed_pages),
+      cmocka_unit_test(without_memfds_pages_are_sealed),
+      cmocka_unit_test(refused_executable_memory_is_an_error),
+      cmocka_unit_test(process_limits_lead_to_sealed_pages),
       cmocka_unit_test(neither_side_of_a_fork_changes_the_code_of_the_other),
 #ifndef UNDER_TSAN
-      cmocka_unit_test(a_fork_may_happen_while_others_add),
+      cmocka_unit_test(fork_is_safe_while_other_threads_add),
 #endif
   };
   return cmocka_run_group_tests_name("code", tests, NULL, NULL);

@@ -1,4 +1,4 @@
-// device/cpu/device.c -- the operations of the processor.
+// device/cpu/device.c -- the device operations of the CPU.
 #include "device/cpu/device.h"
 
 #include <assert.h>
@@ -8,7 +8,8 @@
 #include "device/cpu/split.h"
 #include "device/cpu/submit.h"
 
-#define CODE_BYTES SIZE_MAX  // what is kept is bounded by the cache's budget
+// Unlimited: the budget of the kernel cache limits it.
+#define CODE_BYTES SIZE_MAX
 
 static const lb_device_ops cpu_ops;
 
@@ -25,13 +26,14 @@ static bool builtin(lb_device *base, const lb_spec *s, const lb_facts *f,
   return kernel != NULL;
 }
 
-// Two threads may come first at the same time: one of the two is kept.
+// Two threads may create the memory at the same time: one of them is kept.
 static lb_status open_code(lb_cpu_device *d, lb_cpu_code **out) {
-  lb_cpu_way way = d->perf ? LB_CPU_SEALED : LB_CPU_SHARED;  // see perf.h
+  lb_cpu_code_mode mode =
+      d->perf ? LB_CPU_SEALED : LB_CPU_SHARED;  // see perf.h
   lb_cpu_code *none = NULL, *mine;
   *out = atomic_load(&d->code);
   if (*out) return LB_OK;
-  LB_TRY(lb_cpu_code_create(CODE_BYTES, way, &mine));
+  LB_TRY(lb_cpu_code_create(CODE_BYTES, mode, &mine));
   bool first = atomic_compare_exchange_strong(&d->code, &none, mine);
   if (!first) lb_cpu_code_release(mine);
   *out = first ? mine : none;
@@ -74,8 +76,8 @@ static const lb_device_ops cpu_ops = {
     .load = load,
     .basis = lb_split_basis_of,
     .prepare = lb_split_at,
-    .prepare_zone = lb_split_follow,
-    .estimate = lb_split_ns,
+    .prepare_zone = lb_split_zone,
+    .estimate = lb_split_estimate,
     .alloc = lb_host_memory_alloc,
     .free = lb_host_memory_free,
     .submit = lb_cpu_submit,
@@ -84,12 +86,12 @@ static const lb_device_ops cpu_ops = {
     .copy = lb_host_memory_copy,
 };
 
-// Without it everything works but perf, so that is one warning.
+// Everything but perf works without it, so a failure is only a warning.
 static lb_perf *open_perf(const lb_log *log) {
   lb_perf *perf = NULL;
   lb_status st = lb_perf_open("/tmp", &perf);
   if (lb_failed(st))
-    lb_log_line(log, LB_LOG_WARN, "perf gets no symbols: %s",
+    lb_log_line(log, LB_LOG_WARN, "perf will not show kernel names: %s",
                 lb_status_message(st));
   lb_status_drop(st);
   return perf;

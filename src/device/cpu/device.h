@@ -1,8 +1,8 @@
-// device/cpu/device.h -- the processor that the process runs on.
+// device/cpu/device.h -- the CPU that the process runs on, as a device.
 //
-// Objects become machine code in memory of the process, launches run on the
-// threads of the stream's pool, and memory is the host's. A submit returns when
-// all of it has run, so there is never anything to wait for.
+// Objects are loaded as machine code into the process, launches run on the
+// threads of the stream's pool, and device memory is host memory. A submit
+// returns when all of it has run, so lb_device_wait has nothing to wait for.
 #ifndef LB_DEVICE_CPU_DEVICE_H
 #define LB_DEVICE_CPU_DEVICE_H
 
@@ -12,17 +12,17 @@
 
 typedef struct lb_cpu_device {
   lb_device base;
-  const lb_pack *pack;  // borrowed; NULL: there is none
-  lb_perf *perf;        // owned; NULL: nobody asked
-  // Memory for code, made when the first object is loaded; owned, or NULL.
+  const lb_pack *pack;  // borrowed; may be NULL
+  lb_perf *perf;        // owned; NULL: no profiler support
+  // Executable memory, created when the first object is loaded; owned, or NULL.
   _Atomic(struct lb_cpu_code *) code;
 } lb_cpu_device;
 
-// Owns nothing until something is loaded, or perf is asked for. `pack` may be
-// NULL. With `perf`, profilers get the names of kernels; where they cannot have
-// them, that is a warning in the log.
+// Allocates nothing until an object is loaded, unless `perf` is set. `pack` may
+// be NULL. With `perf`, kernel names are written for the profiler; if that
+// fails, a warning is logged.
 void lb_cpu_device_init(lb_cpu_device *d, const lb_pack *pack, bool perf,
                         const lb_log *log);
-void lb_cpu_device_fini(lb_cpu_device *d);  // kernels may outlive it
+void lb_cpu_device_fini(lb_cpu_device *d);  // loaded kernels may outlive it
 
 #endif

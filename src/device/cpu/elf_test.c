@@ -1,5 +1,5 @@
-// device/cpu/elf_test.c -- right objects are laid out and relocated as the
-// format says; others are refused, whatever they hold.
+// device/cpu/elf_test.c -- valid objects are laid out and relocated as the
+// format says; all others are rejected.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -70,7 +70,7 @@ static void pair_init(pair *p) {
   p->c = testobject_symbol(&p->o, "c", STT_OBJECT, p->data, 8, 8);
 }
 
-static void sections_lie_in_one_image_at_their_alignment(void **state) {
+static void sections_are_aligned_in_one_image(void **state) {
   (void)state;
   pair p;
   lb_elf elf;
@@ -138,7 +138,7 @@ static void loads_and_calls_through_a_got_become_direct(void **state) {
 
 static void other_uses_of_a_got_are_refused(void **state) {
   (void)state;
-  for (uint64_t at = 1; at < 4; at += 2) {  // no room for an instruction; nops
+  for (uint64_t at = 1; at < 4; at += 2) {  // no space for an instruction; nops
     pair p;
     pair_init(&p);
     testobject_rela(&p.o, p.text, at, R_X86_64_REX_GOTPCRELX, p.c, -4);
@@ -151,7 +151,7 @@ static void other_uses_of_a_got_are_refused(void **state) {
   assert_refused(testobject_bytes(&p.o), LB_UNSUPPORTED, "type 9");
 }
 
-static void absolute_addresses_of_32_bits_load_low_only(void **state) {
+static void absolute_32_bit_addresses_must_be_in_range(void **state) {
   (void)state;
   static const struct {
     uint32_t type;
@@ -181,7 +181,7 @@ static void absolute_addresses_of_32_bits_load_low_only(void **state) {
   }
 }
 
-static void relocations_stay_in_their_section(void **state) {
+static void relocations_outside_their_section_are_refused(void **state) {
   (void)state;
   static const struct {
     uint64_t at;
@@ -193,7 +193,8 @@ static void relocations_stay_in_their_section(void **state) {
     pair p;
     pair_init(&p);
     testobject_rela(&p.o, p.text, cases[i].at, cases[i].type, p.c, 0);
-    assert_refused(testobject_bytes(&p.o), LB_INVALID, "leaves its section");
+    assert_refused(testobject_bytes(&p.o), LB_INVALID,
+                   "is outside its section");
   }
 }
 
@@ -219,12 +220,13 @@ static void relocations_need_a_target_in_reach(void **state) {
   assert_refused(testobject_bytes(&p.o), LB_UNSUPPORTED, "not loaded");
 }
 
-static void what_others_would_have_to_bring_is_named(void **state) {
+static void undefined_symbols_are_refused_by_name(void **state) {
   (void)state;
   pair p;
   pair_init(&p);
   testobject_symbol(&p.o, "memcpy", STT_NOTYPE, SHN_UNDEF, 0, 0);
-  assert_refused(testobject_bytes(&p.o), LB_UNSUPPORTED, "needs 'memcpy'");
+  assert_refused(testobject_bytes(&p.o), LB_UNSUPPORTED,
+                 "undefined symbol 'memcpy'");
   pair_init(&p);
   testobject_symbol(&p.o, "counter", STT_OBJECT, SHN_COMMON, 8, 8);
   assert_refused(testobject_bytes(&p.o), LB_UNSUPPORTED, "counter");
@@ -233,7 +235,7 @@ static void what_others_would_have_to_bring_is_named(void **state) {
   assert_refused(testobject_bytes(&p.o), LB_UNSUPPORTED, "pick");
   pair_init(&p);
   testobject_symbol(&p.o, "far", STT_FUNC, 40, 0, 8);
-  assert_refused(testobject_bytes(&p.o), LB_INVALID, "in no section");
+  assert_refused(testobject_bytes(&p.o), LB_INVALID, "invalid section index");
 }
 
 static void sections_that_are_not_code_or_constants_are_refused(void **state) {
@@ -276,7 +278,7 @@ static void constants_with_addresses_are_loaded_and_unwind_tables_are_not(
   p.o.sections[note].sh_type = SHT_NOTE;
   testobject_section(&p.o, ".data", SHF_WRITE, 8, NULL, 0);
   testobject_section(&p.o, ".data.rel.ro.local", SHF_WRITE, 8, "abcdefgh", 8);
-  testobject_rela(&p.o, frame, 1000, R_X86_64_PC32, 1000, 0);  // of no interest
+  testobject_rela(&p.o, frame, 1000, R_X86_64_PC32, 1000, 0);  // ignored
   assert_loads(testobject_bytes(&p.o), &elf, &image);
   assert_int_equal(elf.size, 56);
   assert_memory_equal(image + 48, "abcdefgh", 8);
@@ -319,34 +321,35 @@ static void other_files_are_refused(void **state) {
   assert_refused(testobject_bytes(&p.o), LB_INVALID, "nothing to load");
 }
 
-static void tables_that_leave_the_file_or_have_no_end_are_refused(
-    void **state) {
+static void tables_outside_the_file_or_unterminated_are_refused(void **state) {
   (void)state;
   pair p;
   pair_init(&p);
   p.o.sections[p.data].sh_offset = UINT64_MAX - 4;
-  assert_refused(testobject_bytes(&p.o), LB_INVALID, "leaves the file");
+  assert_refused(testobject_bytes(&p.o), LB_INVALID, "is outside the file");
   pair_init(&p);
   p.o.sections[p.data].sh_size = sizeof p.o.bytes;
-  assert_refused(testobject_bytes(&p.o), LB_INVALID, "leaves the file");
+  assert_refused(testobject_bytes(&p.o), LB_INVALID, "is outside the file");
   pair_init(&p);
   p.o.sections[p.data].sh_size = UINT64_C(1) << 40;
-  assert_refused(testobject_bytes(&p.o), LB_INVALID, "leaves the file");
+  assert_refused(testobject_bytes(&p.o), LB_INVALID, "is outside the file");
   pair_init(&p);
   testobject_bytes(&p.o);
   uint8_t *header = p.o.bytes;
   memset(header + offsetof(Elf64_Ehdr, e_shoff), 0xFF, 8);
-  assert_refused((lb_span){p.o.bytes, p.o.size}, LB_INVALID, "table of sec");
+  assert_refused((lb_span){p.o.bytes, p.o.size}, LB_INVALID, "section header");
   pair_init(&p);
   testobject_bytes(&p.o);
   const Elf64_Shdr *names = &p.o.sections[p.o.header.e_shstrndx];
   p.o.bytes[names->sh_offset + names->sh_size - 1] = 'x';
-  assert_refused((lb_span){p.o.bytes, p.o.size}, LB_INVALID, "has no end");
+  assert_refused((lb_span){p.o.bytes, p.o.size}, LB_INVALID,
+                 "not NUL-terminated");
 }
 
-// -- damaged objects --------------------------------------------------------
+// -- corrupt objects ---------------------------------------------------------
 
-// Memory of just the object's size, so that a sanitizer sees a byte too far.
+// Copies the object into memory of exactly its size, so that a sanitizer sees
+// any read past its end.
 static bool try_bytes(const uint8_t *data, size_t size) {
   uint8_t *copy = malloc(size ? size : 1), *image = NULL;
   lb_elf elf;
@@ -384,7 +387,7 @@ static void the_compiled_sample_loads(void **state) {
   lb_file_close(&f);
 }
 
-static void cut_objects_are_refused_at_every_byte(void **state) {
+static void truncated_objects_are_refused(void **state) {
   (void)state;
   lb_file f = sample();
   for (size_t n = 0; n < f.bytes.size; n++)
@@ -392,20 +395,21 @@ static void cut_objects_are_refused_at_every_byte(void **state) {
   lb_file_close(&f);
 }
 
-static void flipped_bytes_do_no_harm(void **state) {
+static void flipped_bits_do_not_crash(void **state) {
   (void)state;
   lb_file f = sample();
   uint8_t *bytes = malloc(f.bytes.size);
   uint64_t random = 42;
   int loaded = 0;
   assert_non_null(bytes);
-  for (int turn = 0; turn < 20000; turn++) {
+  for (int iteration = 0; iteration < 20000; iteration++) {
     memcpy(bytes, f.bytes.data, f.bytes.size);
-    for (int flips = turn % 4; flips >= 0; flips--) {
+    for (int flips = iteration % 4; flips >= 0; flips--) {
       random = random * UINT64_C(6364136223846793005) + 1442695040888963407u;
       uint64_t roll = random >> 24;
       size_t at = roll % f.bytes.size;
-      if (turn & 1) {  // the table of sections, where numbers decide most
+      if (iteration &
+          1) {  // the section header table, where most fields matter
         size_t table = f.bytes.size < 1024 ? f.bytes.size : 1024;
         at = f.bytes.size - 1 - roll % table;
       }
@@ -413,30 +417,30 @@ static void flipped_bytes_do_no_harm(void **state) {
     }
     loaded += try_bytes(bytes, f.bytes.size);
   }
-  assert_in_range(loaded, 100, 19900);  // both ways were taken
+  assert_in_range(loaded, 100, 19900);  // both outcomes occur
   free(bytes);
   lb_file_close(&f);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(sections_lie_in_one_image_at_their_alignment),
+      cmocka_unit_test(sections_are_aligned_in_one_image),
       cmocka_unit_test(relocations_hold_the_address_of_their_target),
       cmocka_unit_test(loads_and_calls_through_a_got_become_direct),
       cmocka_unit_test(other_uses_of_a_got_are_refused),
-      cmocka_unit_test(absolute_addresses_of_32_bits_load_low_only),
-      cmocka_unit_test(relocations_stay_in_their_section),
+      cmocka_unit_test(absolute_32_bit_addresses_must_be_in_range),
+      cmocka_unit_test(relocations_outside_their_section_are_refused),
       cmocka_unit_test(relocations_need_a_target_in_reach),
-      cmocka_unit_test(what_others_would_have_to_bring_is_named),
+      cmocka_unit_test(undefined_symbols_are_refused_by_name),
       cmocka_unit_test(sections_that_are_not_code_or_constants_are_refused),
       cmocka_unit_test(
           constants_with_addresses_are_loaded_and_unwind_tables_are_not),
       cmocka_unit_test(symbols_reach_no_further_than_their_section),
       cmocka_unit_test(other_files_are_refused),
-      cmocka_unit_test(tables_that_leave_the_file_or_have_no_end_are_refused),
+      cmocka_unit_test(tables_outside_the_file_or_unterminated_are_refused),
       cmocka_unit_test(the_compiled_sample_loads),
-      cmocka_unit_test(cut_objects_are_refused_at_every_byte),
-      cmocka_unit_test(flipped_bytes_do_no_harm),
+      cmocka_unit_test(truncated_objects_are_refused),
+      cmocka_unit_test(flipped_bits_do_not_crash),
   };
   return cmocka_run_group_tests_name("elf", tests, NULL, NULL);
 }

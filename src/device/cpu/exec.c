@@ -1,11 +1,12 @@
-// device/cpu/exec.c -- an object made callable.
+// device/cpu/exec.c -- loads an object as an executable kernel.
 #include "device/cpu/exec.h"
 
 #include <stdlib.h>
 
 #include "device/cpu/elf.h"
 
-_Static_assert(LB_ELF_ALIGN <= LB_CPU_ALIGN, "blocks align images");
+_Static_assert(LB_ELF_ALIGN <= LB_CPU_ALIGN,
+               "blocks are aligned as images need");
 
 static lb_status link_image(void *user, uint8_t *write, const uint8_t *run) {
   return lb_elf_link(user, write, (uintptr_t)run);
@@ -25,7 +26,8 @@ lb_status lb_cpu_exec_create(lb_cpu_code *code, lb_perf *perf, lb_span object,
   LB_TRY(lb_elf_parse(object, &elf));
   lb_elf_symbol entry, header = {0};
   if (!lb_elf_find(&elf, LB_KERNEL_ENTRY, &entry) || !entry.code)
-    return lb_error(LB_INVALID, "object: has no function " LB_KERNEL_ENTRY);
+    return lb_error(LB_INVALID,
+                    "object: does not define the function " LB_KERNEL_ENTRY);
   lb_elf_find(&elf, LB_CPU_HEADER, &header);
   lb_cpu_exec *e = calloc(1, sizeof *e);
   if (!e) return lb_oom();

@@ -1,5 +1,5 @@
 // device/cpu/exec_test.c -- objects become functions that compute what their
-// source says, and vanish with their last reference.
+// source says, and are freed with their last reference.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,9 +21,9 @@
 typedef void sample_fn(double *out, const double *in, long n, int which);
 typedef uint32_t number_fn(void);
 
-static lb_cpu_code *code_of(lb_cpu_way way) {
+static lb_cpu_code *code_of(lb_cpu_code_mode mode) {
   lb_cpu_code *code;
-  lb_status st = lb_cpu_code_create(BUDGET, way, &code);
+  lb_status st = lb_cpu_code_create(BUDGET, mode, &code);
   if (lb_failed(st)) fail_msg("%s", lb_status_message(st));
   return code;
 }
@@ -35,7 +35,7 @@ static lb_file sample(void) {
   return f;
 }
 
-// What sample.c says.
+// The function in sample.c.
 static double expected(double x, long i, int which) {
   static const double weights[] = {1, 2, 3, 5, 7, 11, 13, 17};
   static const double scales[] = {0.5, 0.25, 4.0, -1.0, 1024.0, 3.0, 1.0};
@@ -55,14 +55,14 @@ static void assert_computes(const lb_cpu_exec *e) {
 
 static void a_compiled_object_computes_what_its_source_says(void **state) {
   (void)state;
-  static const lb_cpu_way ways[] = {LB_CPU_SHARED, LB_CPU_SEALED};
+  static const lb_cpu_code_mode modes[] = {LB_CPU_SHARED, LB_CPU_SEALED};
   lb_file f = sample();
   for (int w = 0; w < 2; w++) {
-    lb_cpu_code *code = code_of(ways[w]);
+    lb_cpu_code *code = code_of(modes[w]);
     lb_cpu_exec *e;
     lb_status st = lb_cpu_exec_create(code, NULL, f.bytes, "sample", &e);
     if (lb_failed(st)) fail_msg("%s", lb_status_message(st));
-    assert_int_equal(lb_cpu_code_count(code).way, ways[w]);
+    assert_int_equal(lb_cpu_code_count(code).mode, modes[w]);
     assert_computes(e);
     assert_int_equal(e->header.size, 16);
     assert_int_equal((uintptr_t)e->header.data % 16, 0);
@@ -92,7 +92,7 @@ static void releasing_a_kernel_frees_its_code(void **state) {
   assert_int_equal(lb_cpu_code_count(code).blocks, 2);
   lb_exec_release(&a->base);
   assert_int_equal(lb_cpu_code_count(code).blocks, 1);
-  lb_cpu_code_release(code);  // b keeps it
+  lb_cpu_code_release(code);  // b retains it
   assert_int_equal(((number_fn *)b->base.entry)(), 2);
   lb_exec_release(&b->base);
   lb_exec_release(NULL);
@@ -101,7 +101,8 @@ static void releasing_a_kernel_frees_its_code(void **state) {
 static void an_object_without_a_kernel_is_refused(void **state) {
   (void)state;
   lb_cpu_code *code = code_of(LB_CPU_SHARED);
-  for (int data = 0; data < 2; data++) {  // none; one that is no code
+  for (int data = 0; data < 2;
+       data++) {  // no such symbol; a symbol that is not code
     testobject o;
     lb_cpu_exec *e;
     testobject_init(&o);
@@ -132,7 +133,7 @@ static void an_object_that_does_not_link_leaves_nothing(void **state) {
   lb_cpu_code_release(code);
 }
 
-static void perf_is_told_where_code_lies(void **state) {
+static void perf_gets_the_address_of_the_code(void **state) {
   (void)state;
   testdir d;
   lb_perf *perf;
@@ -201,7 +202,7 @@ int main(void) {
       cmocka_unit_test(releasing_a_kernel_frees_its_code),
       cmocka_unit_test(an_object_without_a_kernel_is_refused),
       cmocka_unit_test(an_object_that_does_not_link_leaves_nothing),
-      cmocka_unit_test(perf_is_told_where_code_lies),
+      cmocka_unit_test(perf_gets_the_address_of_the_code),
       cmocka_unit_test(many_threads_load_at_once),
   };
   return cmocka_run_group_tests_name("exec", tests, NULL, NULL);

@@ -1,7 +1,7 @@
-// device/cpu/open.c -- the device that a process opens.
+// device/cpu/open.c -- opens the CPU device.
 //
-// Apart from the rest, so that a program of the tests can put another device in
-// its place (tests/mirror).
+// It is a file of its own so that a test program can link another device in its
+// place (tests/mirror).
 #include <stdlib.h>
 
 #include "device/cpu/device.h"

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-// The first entry whose hash is not less.
+// Binary search for the first entry with a hash of at least `hash`.
 static uint32_t first_of(const lb_pack *p, uint64_t hash) {
   uint32_t low = 0, high = p->n;
   while (low < high) {
@@ -22,17 +22,17 @@ static bool implies(const lb_facts *known, lb_sfact x) {
   switch (x.kind) {
     case LB_ASSUME_MULTIPLE: return lb_facts_divides(known, dim, x.value);
     case LB_ASSUME_AT_MOST: {
-      int most = lb_facts_get(known, LB_ASSUME_AT_MOST, dim, equal);
-      return most >= 0 && most <= x.value;
+      int max = lb_facts_get(known, LB_ASSUME_AT_MOST, dim, equal);
+      return max >= 0 && max <= x.value;
     }
     default: return equal == x.value;
   }
 }
 
-// How far code with the facts `have` is from what `want` asks for: choices
-// first, then what could have been assumed and was not. Too small a tile is
-// worse than one too large, which has smaller ones for the rest. -1: it may not
-// run.
+// The distance between a kernel's facts `have` and the facts `want`: choices
+// count first, then assumptions that could have been made and were not. A tile
+// that is too small is worse than one that is too large, which handles the
+// remainder with smaller tiles. -1: the kernel is not valid here.
 static int distance(const lb_facts *have, const lb_facts *want) {
   int choices = 0, assumed = 0;
   for (int i = 0; i < LB_MAX_FACTS && have->list[i].kind; i++) {
@@ -55,15 +55,15 @@ lb_kernel_fn *lb_pack_find(const lb_pack *p, const lb_spec *spec,
   size_t size = lb_spec_bytes(spec);
   uint64_t hash = lb_hash(spec, size);
   const lb_pack_entry *best = NULL;
-  int least = -1;
+  int best_distance = -1;
   for (uint32_t i = first_of(p, hash); i < p->n; i++) {
     const lb_pack_entry *e = &lb_pack_entries(p)[i];
     if (e->hash != hash) break;
     int d = distance(&e->facts, facts);
-    bool better = d >= 0 && (least < 0 || d < least);
+    bool better = d >= 0 && (best_distance < 0 || d < best_distance);
     if (!better || memcmp((const char *)p + e->spec, spec, size) != 0) continue;
     best = e;
-    least = d;
+    best_distance = d;
   }
   if (!best) return NULL;
   return (lb_kernel_fn *)((uintptr_t)p + (uintptr_t)(intptr_t)p->code +

@@ -1,4 +1,4 @@
-// device/cpu/pack_test.c
+// device/cpu/pack_test.c -- the best valid kernel of a pack is found.
 // clang-format off
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,18 +12,18 @@
 
 enum { MAX = 8 };
 
-// A pack made by hand. Its code is a row of bytes: a kernel's address says
-// which one it is.
+// A pack built by hand. Its code is a row of bytes: the address of a kernel
+// says which one it is.
 typedef struct fixture {
   struct {
-    lb_pack head;
+    lb_pack header;
     lb_pack_entry entries[MAX];
     lb_spec specs[MAX];
   } bytes;
   uint8_t code[MAX];
 } fixture;
 _Static_assert(offsetof(fixture, bytes.entries) == sizeof(lb_pack),
-               "entries follow the head");
+               "entries follow the header");
 
 static lb_spec spec_of(lb_sop op) {
   lb_spec_builder b;
@@ -37,14 +37,13 @@ static lb_spec spec_of(lb_sop op) {
 
 static void begin(fixture *f) {
   memset(f, 0, sizeof *f);
-  f->bytes.head.magic = LB_PACK_MAGIC;
-  f->bytes.head.code = (int32_t)(f->code - (uint8_t *)&f->bytes);
+  f->bytes.header.magic = LB_PACK_MAGIC;
+  f->bytes.header.code = (int32_t)(f->code - (uint8_t *)&f->bytes);
 }
 
-// Entries stand sorted by hash: the new one goes before the first that is
-// greater.
+// Entries are sorted by hash: the new one goes before the first greater one.
 static void add(fixture *f, lb_sop op, lb_facts facts) {
-  uint32_t n = f->bytes.head.n++, at = n;
+  uint32_t n = f->bytes.header.n++, at = n;
   lb_spec s = spec_of(op);
   uint64_t hash = lb_hash(&s, lb_spec_bytes(&s));
   for (; at > 0 && f->bytes.entries[at - 1].hash > hash; at--)
@@ -57,10 +56,10 @@ static void add(fixture *f, lb_sop op, lb_facts facts) {
       .facts = facts};
 }
 
-// The number of the kernel found, in order of adding; -1: none.
+// Returns the number of the kernel found, in order of adding; -1: none.
 static int find(fixture *f, lb_sop op, lb_facts facts) {
   lb_spec s = spec_of(op);
-  lb_kernel_fn *k = lb_pack_find(&f->bytes.head, &s, &facts);
+  lb_kernel_fn *k = lb_pack_find(&f->bytes.header, &s, &facts);
   return k ? (int)((uintptr_t)k - (uintptr_t)f->code) : -1;
 }
 
@@ -91,7 +90,7 @@ static void a_kernel_is_found_by_its_spec(void **state) {
   assert_int_equal(find(&f, LB_S_TANH, none), -1);
 }
 
-static void a_spec_with_the_same_hash_is_another_one(void **state) {
+static void a_hash_collision_is_not_a_match(void **state) {
   (void)state;
   fixture f;
   begin(&f);
@@ -100,7 +99,7 @@ static void a_spec_with_the_same_hash_is_another_one(void **state) {
   assert_int_equal(find(&f, LB_S_EXP, none), -1);
 }
 
-static void no_more_is_assumed_than_is_known(void **state) {
+static void kernels_assume_only_known_facts(void **state) {
   (void)state;
   fixture f;
   lb_facts equal = {0};
@@ -117,7 +116,7 @@ static void no_more_is_assumed_than_is_known(void **state) {
   assert_int_equal(find(&f, LB_S_EXP, equal), 0);
 }
 
-static void what_is_less_is_at_most_that(void **state) {
+static void smaller_bounds_imply_larger_ones(void **state) {
   (void)state;
   fixture f;
   lb_facts at_most[3] = {0}, equal = {0};
@@ -133,7 +132,7 @@ static void what_is_less_is_at_most_that(void **state) {
   assert_int_equal(find(&f, LB_S_EXP, equal), 0);
 }
 
-static void of_those_that_may_run_the_nearest_is_taken(void **state) {
+static void the_nearest_valid_kernel_is_chosen(void **state) {
   (void)state;
   fixture f;
   begin(&f);
@@ -148,7 +147,7 @@ static void of_those_that_may_run_the_nearest_is_taken(void **state) {
   assert_int_equal(find(&f, LB_S_EXP, multiple(tile(2), 16)), 0);
 }
 
-static void of_two_tiles_as_near_the_larger_is_taken(void **state) {
+static void the_larger_of_two_equally_near_tiles_is_chosen(void **state) {
   (void)state;
   fixture f;
   begin(&f);
@@ -166,11 +165,11 @@ static void of_two_tiles_as_near_the_larger_is_taken(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_kernel_is_found_by_its_spec),
-      cmocka_unit_test(a_spec_with_the_same_hash_is_another_one),
-      cmocka_unit_test(no_more_is_assumed_than_is_known),
-      cmocka_unit_test(what_is_less_is_at_most_that),
-      cmocka_unit_test(of_those_that_may_run_the_nearest_is_taken),
-      cmocka_unit_test(of_two_tiles_as_near_the_larger_is_taken),
+      cmocka_unit_test(a_hash_collision_is_not_a_match),
+      cmocka_unit_test(kernels_assume_only_known_facts),
+      cmocka_unit_test(smaller_bounds_imply_larger_ones),
+      cmocka_unit_test(the_nearest_valid_kernel_is_chosen),
+      cmocka_unit_test(the_larger_of_two_equally_near_tiles_is_chosen),
   };
   return cmocka_run_group_tests_name("pack", tests, NULL, NULL);
 }

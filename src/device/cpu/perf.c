@@ -1,9 +1,9 @@
-// device/cpu/perf.c -- tells `perf` the names of loaded kernels.
+// device/cpu/perf.c -- writes the names of loaded kernels for `perf`.
 //
-// The file lies in a folder where anybody may make files, under a name that
-// anybody can guess: it is opened without following links, and used only if it
-// is a plain file of our own. Other JITs of the process may write to it too, so
-// lines are appended, each by one write.
+// The file is in a world-writable directory, under a predictable name: it is
+// opened without following links, and used only if it is a regular file of our
+// own. Other JITs of the process may write to it too, so each line is appended
+// by one write.
 #include "device/cpu/perf.h"
 
 #include <errno.h>
@@ -17,13 +17,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// One word, as a lock that another thread holds at a fork stays taken.
+// One atomic word instead of a lock, because a lock that another thread holds
+// at a fork stays locked in the child.
 struct lb_perf {
-  _Atomic uint64_t file;  // whose file it is (pid), and its descriptor (fd)
-  char folder[];
+  _Atomic uint64_t file;  // process id and file descriptor
+  char directory[];
 };
 
-static uint64_t pack(pid_t pid, int fd) {
+static uint64_t pid_and_fd(pid_t pid, int fd) {
   return (uint64_t)(uint32_t)pid << 32 | (uint32_t)fd;
 }
 
@@ -41,9 +42,9 @@ static bool is_ours(int fd) {
          info.st_uid == geteuid() && info.st_nlink == 1;
 }
 
-static int open_map(const char *folder, pid_t pid) {
+static int open_map(const char *directory, pid_t pid) {
   char *path = NULL;
-  if (asprintf(&path, "%s/perf-%ld.map", folder, (long)pid) < 0) return -1;
+  if (asprintf(&path, "%s/perf-%ld.map", directory, (long)pid) < 0) return -1;
   int fd = open(
       path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
       0600);
@@ -56,21 +57,21 @@ static int open_map(const char *folder, pid_t pid) {
   return fd;
 }
 
-lb_status lb_perf_open(const char *folder, lb_perf **out) {
+lb_status lb_perf_open(const char *directory, lb_perf **out) {
   *out = NULL;
-  size_t len = strlen(folder) + 1;
+  size_t len = strlen(directory) + 1;
   lb_perf *p = malloc(sizeof *p + len);
   if (!p) return lb_oom();
-  memcpy(p->folder, folder, len);
+  memcpy(p->directory, directory, len);
   pid_t pid = getpid();
-  int fd = open_map(folder, pid);
+  int fd = open_map(directory, pid);
   if (fd < 0) {
-    lb_status st = lb_error(LB_IO, "cannot write '%s/perf-%ld.map': %s", folder,
-                            (long)pid, strerror(errno));
+    lb_status st = lb_error(LB_IO, "cannot write '%s/perf-%ld.map': %s",
+                            directory, (long)pid, strerror(errno));
     free(p);
     return st;
   }
-  atomic_init(&p->file, pack(pid, fd));
+  atomic_init(&p->file, pid_and_fd(pid, fd));
   *out = p;
   return LB_OK;
 }
@@ -81,12 +82,12 @@ void lb_perf_close(lb_perf *perf) {
   free(perf);
 }
 
-// The file of this process. After a fork the first to come opens it.
+// Returns the file of this process. After a fork the first caller opens it.
 static int map_fd(lb_perf *p) {
   uint64_t file = atomic_load(&p->file);
   pid_t pid = getpid();
   if (pid_of(file) == pid) return fd_of(file);
-  uint64_t mine = pack(pid, open_map(p->folder, pid));
+  uint64_t mine = pid_and_fd(pid, open_map(p->directory, pid));
   if (atomic_compare_exchange_strong(&p->file, &file, mine)) {
     close_map(file);
     return fd_of(mine);
@@ -107,5 +108,5 @@ void lb_perf_add(lb_perf *perf, const void *run, size_t size,
     if (line[i] == '\n') line[i] = '_';
   line[n++] = '\n';
   int fd = map_fd(perf);
-  if (fd >= 0 && write(fd, line, n) < 0) return;  // no line
+  if (fd >= 0 && write(fd, line, n) < 0) return;  // the line is lost
 }

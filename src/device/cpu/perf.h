@@ -1,9 +1,10 @@
-// device/cpu/perf.h -- tells `perf` the names of loaded kernels.
+// device/cpu/perf.h -- writes the names of loaded kernels for the Linux
+// profiler `perf`.
 //
-// perf reads them from FOLDER/perf-PID.map, where FOLDER is /tmp, after the
-// process has ended; so the file stays. It looks there for code in private
-// memory alone: load with LB_CPU_SEALED. A child of fork gets a file of its
-// own. Any thread may call.
+// perf reads them from DIRECTORY/perf-PID.map, where DIRECTORY is /tmp, after
+// the process has ended, so the file is not removed. It uses the file for code
+// in private memory only: load with LB_CPU_SEALED. A child of fork gets its own
+// file. Any thread may call.
 #ifndef LB_DEVICE_CPU_PERF_H
 #define LB_DEVICE_CPU_PERF_H
 
@@ -11,12 +12,12 @@
 
 typedef struct lb_perf lb_perf;
 
-// LB_IO: the file cannot be written, or belongs to somebody else.
-lb_status lb_perf_open(const char *folder, lb_perf **out);
-void lb_perf_close(lb_perf *perf);  // NULL is fine
+// Fails with LB_IO if the file cannot be written or has another owner.
+lb_status lb_perf_open(const char *directory, lb_perf **out);
+void lb_perf_close(lb_perf *perf);  // NULL is allowed
 
-// `size` bytes at `run` are the code of `name`. A line that cannot be written
-// is left out. `perf` may be NULL: nobody asked.
+// Records that the `size` bytes at `run` are the code of `name`. Write errors
+// are ignored. Does nothing if `perf` is NULL.
 void lb_perf_add(lb_perf *perf, const void *run, size_t size, const char *name);
 
 #endif

@@ -1,4 +1,4 @@
-// device/cpu/perf_test.c -- lines that perf reads, in a file that is ours.
+// device/cpu/perf_test.c -- perf reads our lines, and the file is our own.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -42,7 +42,7 @@ static void a_line_has_address_size_and_name(void **state) {
   lb_perf_add(perf, address(0x7F0012345640), 0x1A0, "matmul 6x64 f32");
   lb_perf_add(perf, address(0x1000), 16, "two\nlines");
   lb_perf_close(perf);
-  perf = perf_in(d);  // another JIT's lines stay
+  perf = perf_in(d);  // lines of other JITs are kept
   lb_perf_add(perf, address(0x2000), 1, "");
   lb_perf_close(perf);
   assert_holds(d, getpid(),
@@ -50,7 +50,7 @@ static void a_line_has_address_size_and_name(void **state) {
                "2000 1 \n");
 }
 
-static void a_long_name_is_cut_and_its_line_ends(void **state) {
+static void a_long_name_is_truncated_and_its_line_ends(void **state) {
   testdir *d = *state;
   char name[1000];
   memset(name, 'n', sizeof name - 1);
@@ -125,7 +125,7 @@ static int teardown(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       CLAIM(a_line_has_address_size_and_name),
-      CLAIM(a_long_name_is_cut_and_its_line_ends),
+      CLAIM(a_long_name_is_truncated_and_its_line_ends),
       CLAIM(a_child_writes_a_file_of_its_own),
       CLAIM(links_and_strange_files_are_refused),
       CLAIM(without_a_file_nothing_happens),

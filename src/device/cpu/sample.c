@@ -1,5 +1,6 @@
-// device/cpu/sample.c -- a kernel for the tests: compiled into an object of its
-// own at build time, with what objects of kernels may hold. It is in no room.
+// device/cpu/sample.c -- a kernel for the tests: it is compiled into its own
+// object at build time and contains everything that kernel objects may contain.
+// It belongs to no module.
 
 void limber_kernel(double *out, const double *in, long n, int which);
 extern const unsigned char limber_header[16];
@@ -23,10 +24,10 @@ __attribute__((noinline)) static double drop(double x, long i) {
   return i & 1 ? 0.0 : x;
 }
 
-// An array of addresses: .data.rel.ro, with relocations of 64 bits.
+// An array of addresses: .data.rel.ro, with 64-bit relocations.
 static step *const steps[] = {weigh, shift, drop};
 
-// Cases enough for a jump table.
+// Enough cases for a jump table.
 __attribute__((noinline)) static double scale(int which) {
   switch (which) {
     case 0: return 0.5;

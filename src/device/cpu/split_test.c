@@ -3,9 +3,9 @@
 
 #include "graph/build_test.h"
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
 
-static lb_spec map_spec(void) {
+static lb_spec eltwise_spec(void) {
   lb_spec_builder b;
   lb_spec s;
   lb_spec_begin(&b, LB_FORM_ELTWISE);
@@ -15,7 +15,7 @@ static lb_spec map_spec(void) {
   return s;
 }
 
-static lb_spec rows_spec(void) {
+static lb_spec row_reduce_spec(void) {
   lb_spec_builder b;
   lb_spec s;
   lb_spec_begin(&b, LB_FORM_ROW_REDUCE);
@@ -27,7 +27,7 @@ static lb_spec rows_spec(void) {
   return s;
 }
 
-static lb_spec sums_spec(lb_form form) {
+static lb_spec acc_spec(lb_form form) {
   lb_spec_builder b;
   lb_spec s;
   lb_spec_begin(&b, form);
@@ -39,8 +39,8 @@ static lb_spec sums_spec(lb_form form) {
   return s;
 }
 
-static lb_spec product_spec(void) { return sums_spec(LB_FORM_MATMUL); }
-static lb_spec conv_spec(void) { return sums_spec(LB_FORM_CONV); }
+static lb_spec matmul_spec(void) { return acc_spec(LB_FORM_MATMUL); }
+static lb_spec conv_spec(void) { return acc_spec(LB_FORM_CONV); }
 
 static lb_spec window_spec(void) {
   lb_spec_builder b;
@@ -52,7 +52,8 @@ static lb_spec window_spec(void) {
   return s;
 }
 
-// Every part of every turn keeps the facts, and together they are the whole.
+// Every part of every iteration satisfies the facts, and the parts cover the
+// whole.
 static void check_parts(const lb_spec *s, const lb_facts *f,
                         const int64_t *dims, int64_t outer) {
   lb_split p = lb_split_of(s, f, dims, outer);
@@ -61,13 +62,13 @@ static void check_parts(const lb_spec *s, const lb_facts *f,
   assert_true(p.grain >= 1 && p.grain <= p.parts);
   for (int64_t i = 0; i < p.row_bands; i++) {
     int64_t part[LB_SDIMS] = {0, dims[1], dims[2], dims[3], dims[4]};
-    part[0] = least(p.row_band, dims[0] - i * p.row_band);
+    part[0] = min(p.row_band, dims[0] - i * p.row_band);
     assert_true(part[0] > 0 && lb_facts_hold(f, part));
     rows += part[0];
   }
   for (int64_t i = 0; i < p.col_bands; i++) {
     int64_t part[LB_SDIMS] = {dims[0], 0, dims[2], dims[3], dims[4]};
-    part[1] = least(p.col_band, dims[1] - i * p.col_band);
+    part[1] = min(p.col_band, dims[1] - i * p.col_band);
     assert_true(part[1] > 0 && lb_facts_hold(f, part));
     cols += part[1];
   }
@@ -75,11 +76,11 @@ static void check_parts(const lb_spec *s, const lb_facts *f,
   assert_int_equal(cols, dims[1]);
 }
 
-static void parts_are_the_whole_and_keep_what_facts_assume(void **state) {
+static void parts_cover_everything_and_satisfy_the_facts(void **state) {
   (void)state;
   static const int64_t sizes[] = {1, 2, 5, 16, 63, 64, 128, 384, 1000, 4096};
-  lb_spec specs[] = {map_spec(), rows_spec(), product_spec(), window_spec(),
-                     conv_spec()};
+  lb_spec specs[] = {eltwise_spec(), row_reduce_spec(), matmul_spec(),
+                     window_spec(), conv_spec()};
   for (int k = 0; k < 5; k++)
     for (int r = 0; r < 10; r++)
       for (int c = 0; c < 10; c++)
@@ -94,7 +95,7 @@ static void parts_are_the_whole_and_keep_what_facts_assume(void **state) {
 
 static void small_work_is_one_job(void **state) {
   (void)state;
-  lb_spec s = map_spec();
+  lb_spec s = eltwise_spec();
   lb_facts f = {0};
   int64_t dims[LB_SDIMS] = {4, 128, 0, 0};
   lb_split p = lb_split_of(&s, &f, dims, 3);
@@ -102,9 +103,9 @@ static void small_work_is_one_job(void **state) {
   assert_int_equal(p.grain, 3);
 }
 
-static void a_product_is_split_by_columns_first(void **state) {
+static void a_matmul_is_split_by_columns_first(void **state) {
   (void)state;
-  lb_spec s = product_spec();
+  lb_spec s = matmul_spec();
   int64_t dims[LB_SDIMS] = {64, 1536, 384, 0};
   lb_facts f = lb_facts_of(&s, 16, dims);
   lb_split p = lb_split_of(&s, &f, dims, 1);
@@ -112,60 +113,61 @@ static void a_product_is_split_by_columns_first(void **state) {
   assert_int_equal(p.row_bands, 1);
 }
 
-static void a_narrow_product_is_split_by_rows_too(void **state) {
+static void a_narrow_matmul_is_split_by_rows_too(void **state) {
   (void)state;
-  lb_spec s = product_spec();
+  lb_spec s = matmul_spec();
   int64_t dims[LB_SDIMS] = {2048, 64, 384, 0};
   lb_facts f = lb_facts_of(&s, 16, dims);
   lb_split p = lb_split_of(&s, &f, dims, 1);
   assert_true(p.row_bands >= 8);
 }
 
-static void a_small_image_is_split_by_columns_first(void **state) {
+static void a_small_feature_map_is_split_by_columns_first(void **state) {
   (void)state;
   lb_spec s = window_spec();
   int64_t dims[LB_SDIMS] = {16, 192, 1, 5, 5};
   lb_facts f = lb_facts_of(&s, 16, dims);
   lb_split p = lb_split_of(&s, &f, dims, 16);
-  assert_true(p.cols_first && p.col_band < 192 && p.col_band % 16 == 0);
+  assert_true(p.band_major && p.col_band < 192 && p.col_band % 16 == 0);
   dims[LB_DIM_ROWS] = 158;
-  dims[LB_DIM_LEN] = 3;
-  assert_false(lb_split_of(&s, &f, dims, 158).cols_first);
-  dims[LB_DIM_ROWS] = 200;  // of which the first cache holds one line each
-  assert_false(lb_split_of(&s, &f, dims, 2).cols_first);
+  dims[LB_DIM_TAPS_Y] = 3;
+  assert_false(lb_split_of(&s, &f, dims, 158).band_major);
+  dims[LB_DIM_ROWS] = 200;  // L1 holds one cache line of each position
+  assert_false(lb_split_of(&s, &f, dims, 2).band_major);
 }
 
-static void a_wide_image_with_high_windows_goes_in_strips(void **state) {
+static void a_wide_feature_map_with_high_windows_is_split_into_strips(
+    void **state) {
   (void)state;
   lb_spec s = window_spec();
   int64_t dims[LB_SDIMS] = {76, 240, 1, 5, 5};
   lb_facts f = lb_facts_of(&s, 16, dims);
   lb_split p = lb_split_of(&s, &f, dims, 8);
-  assert_true(p.cols_first && p.row_bands > 2);
+  assert_true(p.band_major && p.row_bands > 2);
   assert_int_equal(p.col_band, 64);
   assert_int_equal(p.col_bands, 4);
-  assert_false(lb_split_of(&s, &f, dims, 48).cols_first);  // six images
-  dims[LB_DIM_LEN] = 3;  // which wait for the image anyway
-  assert_false(lb_split_of(&s, &f, dims, 8).cols_first);
-  dims[LB_DIM_LEN] = 5;
+  assert_false(lb_split_of(&s, &f, dims, 48).band_major);  // six feature maps
+  dims[LB_DIM_TAPS_Y] = 3;  // low windows wait for memory anyway
+  assert_false(lb_split_of(&s, &f, dims, 8).band_major);
+  dims[LB_DIM_TAPS_Y] = 5;
   dims[LB_DIM_COLS] = 144;
-  assert_false(lb_split_of(&s, &f, dims, 12).cols_first);
+  assert_false(lb_split_of(&s, &f, dims, 12).band_major);
 }
 
-static void weights_that_do_not_stay_near_go_band_by_band(void **state) {
+static void weights_beyond_l2_are_split_into_bands(void **state) {
   (void)state;
   lb_spec s = conv_spec();
   int64_t dims[LB_SDIMS] = {7, 512, 1536, 3, 1};
   lb_facts f = lb_facts_of(&s, 16, dims);
   lb_split p = lb_split_of(&s, &f, dims, 5);
-  assert_true(p.cols_first && p.col_bands > 1 && p.row_bands == 1);
+  assert_true(p.band_major && p.col_bands > 1 && p.row_bands == 1);
   assert_int_equal(lb_split_of(&s, &f, dims, 1).row_bands, 1);
   dims[LB_DIM_K] = 48;
-  assert_false(lb_split_of(&s, &f, dims, 5).cols_first);
+  assert_false(lb_split_of(&s, &f, dims, 5).band_major);
 }
 
-// Zones at the borders of an image have fewer taps, and the same bands.
-static void zones_of_an_image_have_the_bands_of_the_first(void **state) {
+// Zones at the padding of a feature map have fewer taps, and the same bands.
+static void all_zones_have_the_bands_of_the_first(void **state) {
   (void)state;
   lb_spec s = conv_spec();
   int64_t dims[LB_SDIMS] = {5, 512, 1536, 3, 1};
@@ -174,22 +176,22 @@ static void zones_of_an_image_have_the_bands_of_the_first(void **state) {
   dims[LB_DIM_K] = 512;
   dims[LB_DIM_ROWS] = 1;
   lb_split corner = lb_split_of(&s, &f, dims, 1);
-  assert_true(first.together && !corner.together);
-  lb_split_follow(&first, 1, &corner);
-  assert_true(corner.cols_first && corner.together);
+  assert_true(first.across_zones && !corner.across_zones);
+  lb_split_zone(&first, 1, &corner);
+  assert_true(corner.band_major && corner.across_zones);
   assert_int_equal(corner.col_band, first.col_band);
   assert_int_equal(corner.col_bands, first.col_bands);
   assert_int_equal(corner.parts, first.col_bands);
   assert_int_equal(corner.row_band, 1);
-  first.together = false;
+  first.across_zones = false;
   lb_split alone = lb_split_of(&s, &f, dims, 1);
-  lb_split_follow(&first, 1, &alone);
-  assert_false(alone.cols_first);
+  lb_split_zone(&first, 1, &alone);
+  assert_false(alone.band_major);
 }
 
-static void a_reduced_row_stays_whole(void **state) {
+static void a_reduced_row_is_not_split(void **state) {
   (void)state;
-  lb_spec s = rows_spec();
+  lb_spec s = row_reduce_spec();
   lb_facts f = {0};
   int64_t dims[LB_SDIMS] = {2, 1 << 20, 0, 0};
   lb_split p = lb_split_of(&s, &f, dims, 1);
@@ -199,15 +201,16 @@ static void a_reduced_row_stays_whole(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(parts_are_the_whole_and_keep_what_facts_assume),
+      cmocka_unit_test(parts_cover_everything_and_satisfy_the_facts),
       cmocka_unit_test(small_work_is_one_job),
-      cmocka_unit_test(a_product_is_split_by_columns_first),
-      cmocka_unit_test(a_narrow_product_is_split_by_rows_too),
-      cmocka_unit_test(a_small_image_is_split_by_columns_first),
-      cmocka_unit_test(a_wide_image_with_high_windows_goes_in_strips),
-      cmocka_unit_test(weights_that_do_not_stay_near_go_band_by_band),
-      cmocka_unit_test(zones_of_an_image_have_the_bands_of_the_first),
-      cmocka_unit_test(a_reduced_row_stays_whole),
+      cmocka_unit_test(a_matmul_is_split_by_columns_first),
+      cmocka_unit_test(a_narrow_matmul_is_split_by_rows_too),
+      cmocka_unit_test(a_small_feature_map_is_split_by_columns_first),
+      cmocka_unit_test(
+          a_wide_feature_map_with_high_windows_is_split_into_strips),
+      cmocka_unit_test(weights_beyond_l2_are_split_into_bands),
+      cmocka_unit_test(all_zones_have_the_bands_of_the_first),
+      cmocka_unit_test(a_reduced_row_is_not_split),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

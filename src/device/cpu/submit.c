@@ -1,68 +1,69 @@
-// device/cpu/submit.c -- a kernel's parts, on the threads of the pool.
+// device/cpu/submit.c -- runs the parts of a launch on the threads of the pool.
 //
-// One job of the pool takes all parts of a launch, or of all zones of an image,
-// the loops around the kernel included. Neighbouring parts that one thread
-// takes at once are one call.
+// All parts of a launch, or of all zones of a feature map, are one job of the
+// pool, the loops around the kernel included. Adjacent parts that a thread
+// takes at once are one kernel call.
 #include "device/cpu/submit.h"
 
 #include <string.h>
 
 #include "device/cpu/exec.h"
 
-typedef struct call {
+typedef struct kernel_call {
   const lb_launch *launch;
   lb_kernel_fn *kernel;
-  uint64_t args[LB_SPEC_MAX_ARGS];  // pointers are those of the first part
-} call;
+  uint64_t args[LB_SPEC_MAX_ARGS];  // pointers are for the first part
+} kernel_call;
 
-typedef struct block {  // of parts that lie side by side
-  int64_t turn;         // of the loops around the kernel, all counted as one
+typedef struct part_block {  // a rectangle of adjacent parts
+  int64_t iteration;         // linear index over all loops around the kernel
   int64_t row, col, rows, cols;
   int64_t parts;
-} block;
+} part_block;
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Part `at` where each band goes through all turns.
-static block block_of_turn(const lb_launch *l, int64_t at) {
+// Part number `at` in band-major order.
+static part_block block_band_major(const lb_launch *l, int64_t at) {
   const lb_split *s = &l->split;
   int64_t rows = (int64_t)l->args[l->n_operands];
   int64_t cols = (int64_t)l->args[l->n_operands + 1];
   int64_t band = at / s->outer;
-  block b = {.turn = at % s->outer,
-             .row = band % s->row_bands * s->row_band,
-             .col = band / s->row_bands * s->col_band,
-             .parts = 1};
-  b.rows = least(s->row_band, rows - b.row);
-  b.cols = least(s->col_band, cols - b.col);
+  part_block b = {.iteration = at % s->outer,
+                  .row = band % s->row_bands * s->row_band,
+                  .col = band / s->row_bands * s->col_band,
+                  .parts = 1};
+  b.rows = min(s->row_band, rows - b.row);
+  b.cols = min(s->col_band, cols - b.col);
   return b;
 }
 
-// The largest block that begins with part `at` and has no more than `n` parts.
-static block block_at(const lb_launch *l, int64_t at, int64_t n) {
+// The largest block that starts at part `at` and has at most `n` parts.
+static part_block block_at(const lb_launch *l, int64_t at, int64_t n) {
   const lb_split *s = &l->split;
   int64_t rows = (int64_t)l->args[l->n_operands];
   int64_t cols = (int64_t)l->args[l->n_operands + 1];
-  if (s->cols_first) return block_of_turn(l, at);
+  if (s->band_major) return block_band_major(l, at);
   int64_t row = at % s->row_bands, over = at / s->row_bands;
   int64_t col = over % s->col_bands;
-  int64_t high = least(s->row_bands - row, n), wide = 1;
-  if (high == s->row_bands) wide = least(s->col_bands - col, n / high);
-  block b = {.turn = over / s->col_bands,
-             .row = row * s->row_band,
-             .col = col * s->col_band,
-             .parts = high * wide};
-  b.rows = least(high * s->row_band, rows - b.row);
-  b.cols = least(wide * s->col_band, cols - b.col);
+  int64_t n_rows = min(s->row_bands - row, n), n_cols = 1;
+  if (n_rows == s->row_bands) n_cols = min(s->col_bands - col, n / n_rows);
+  part_block b = {.iteration = over / s->col_bands,
+                  .row = row * s->row_band,
+                  .col = col * s->col_band,
+                  .parts = n_rows * n_cols};
+  b.rows = min(n_rows * s->row_band, rows - b.row);
+  b.cols = min(n_cols * s->col_band, cols - b.col);
   return b;
 }
 
-static void run_block(const call *c, const block *b, uint64_t *args) {
+static void run_block(const kernel_call *c, const part_block *b,
+                      uint64_t *args) {
   const lb_launch *l = c->launch;
-  int64_t at[2 + LB_LAUNCH_LOOPS] = {b->row, b->col}, turn = b->turn;
+  int64_t at[2 + LB_LAUNCH_LOOPS] = {b->row, b->col}, iteration = b->iteration;
   int n = 2 + l->n_loops;
-  for (int k = l->n_loops; k-- > 0; turn /= l->loops[k])
-    at[2 + k] = turn % l->loops[k];
+  for (int k = l->n_loops; k-- > 0; iteration /= l->loops[k])
+    at[2 + k] = iteration % l->loops[k];
   const int64_t *stride = l->strides;
   for (int i = 0; i < l->n_operands; i++) {
     int64_t by = 0;
@@ -76,17 +77,17 @@ static void run_block(const call *c, const block *b, uint64_t *args) {
 
 static void run_parts(void *user, int64_t begin, int64_t end, int worker) {
   (void)worker;
-  const call *c = user;
+  const kernel_call *c = user;
   uint64_t args[LB_SPEC_MAX_ARGS];
   memcpy(args, c->args, c->launch->n_args * sizeof *args);
   while (begin < end) {
-    block b = block_at(c->launch, begin, end - begin);
+    part_block b = block_at(c->launch, begin, end - begin);
     run_block(c, &b, args);
     begin += b.parts;
   }
 }
 
-static void prepare(call *c, const lb_launch *l, lb_kernel_fn *kernel,
+static void prepare(kernel_call *c, const lb_launch *l, lb_kernel_fn *kernel,
                     const uintptr_t *bases) {
   c->launch = l;
   c->kernel = kernel;
@@ -95,7 +96,7 @@ static void prepare(call *c, const lb_launch *l, lb_kernel_fn *kernel,
     c->args[i] = bases[l->addresses[i].base] + (uint64_t)l->addresses[i].offset;
 }
 
-static void run_call(call *c, lb_pool *pool) {
+static void run_call(kernel_call *c, lb_pool *pool) {
   const lb_split *s = &c->launch->split;
   if (s->parts == 1) {
     c->kernel(c->args);
@@ -112,13 +113,13 @@ typedef struct zones {
   const lb_launch *first;
   lb_kernel_fn *kernel;
   const uintptr_t *bases;
-  int64_t bands;  // of columns, each of which goes through all zones; or 1
-  int64_t each;   // parts of a band, or of all
+  int64_t bands;  // column bands, each of which runs through all zones; or 1
+  int64_t band_parts;  // parts of a band in all zones
 } zones;
 
 static void run_zone(const zones *z, const lb_launch *l, int64_t begin,
                      int64_t end, int worker) {
-  call c;
+  kernel_call c;
   prepare(&c, l, z->kernel, z->bases);
   if (l->split.parts == 1)
     z->kernel(c.args);
@@ -126,22 +127,23 @@ static void run_zone(const zones *z, const lb_launch *l, int64_t begin,
     run_parts(&c, begin, end, worker);
 }
 
-// Parts are counted band by band, and in each of them zone by zone.
+// Parts are numbered band by band, and zone by zone within a band.
 static void run_zones(void *user, int64_t begin, int64_t end, int worker) {
   const zones *z = user;
-  for (int64_t band = begin / z->each; band * z->each < end; band++) {
-    int64_t at = band * z->each;
+  for (int64_t band = begin / z->band_parts; band * z->band_parts < end;
+       band++) {
+    int64_t at = band * z->band_parts;
     for (const lb_launch *l = z->first; l && at < end; l = l->next) {
       int64_t n = l->split.parts / z->bands, skip = band * n - at;
-      int64_t from = begin > at ? begin : at, to = least(end, at + n);
+      int64_t from = begin > at ? begin : at, to = min(end, at + n);
       if (from < to) run_zone(z, l, from + skip, to + skip, worker);
       at += n;
     }
   }
 }
 
-// Is any of them worth a thread?
-static bool are_wide(const lb_launch *l) {
+// Returns whether any zone is worth a second thread.
+static bool is_any_parallel(const lb_launch *l) {
   for (; l; l = l->next)
     if (l->split.grain < l->split.parts) return true;
   return false;
@@ -149,12 +151,12 @@ static bool are_wide(const lb_launch *l) {
 
 static void run_all_zones(zones *z, lb_pool *pool) {
   const lb_split *s = &z->first->split;
-  z->bands = s->together ? s->col_bands : 1;
-  z->each = 0;
+  z->bands = s->across_zones ? s->col_bands : 1;
+  z->band_parts = 0;
   for (const lb_launch *l = z->first; l; l = l->next)
-    z->each += l->split.parts / z->bands;
-  int64_t all = z->bands * z->each;
-  bool shared = are_wide(z->first) && !lb_pool_alone(pool);
+    z->band_parts += l->split.parts / z->bands;
+  int64_t all = z->bands * z->band_parts;
+  bool shared = is_any_parallel(z->first) && !lb_pool_alone(pool);
   lb_pool_for(pool, all, shared ? s->grain : all, run_zones, z);
 }
 
@@ -165,66 +167,67 @@ lb_status lb_cpu_submit(lb_stream *q, const lb_exec *exec, const lb_launch *l) {
                   q->pool);
     return LB_OK;
   }
-  call c;
+  kernel_call c;
   prepare(&c, l, kernel, q->bases);
   run_call(&c, q->pool);
   return LB_OK;
 }
 
-// -- sequences ----------------------------------------------------------------
+// -- sequences ---------------------------------------------------------------
 
-static void move_on(call *c) {
+static void advance(kernel_call *c) {
   const lb_launch *l = c->launch;
   for (int i = 0; i < l->n_operands; i++) c->args[i] += (uint64_t)l->steps[i];
 }
 
-static void run_group(call *calls, const lb_sequence *s, lb_pool *pool,
-                      lb_run_limits *bound) {
-  for (int64_t t = 0; t < s->turns && !(bound && lb_run_limits_exceeded(bound));
-       t++)
-    for (uint32_t i = 0; i < s->each; i++) {
+static void run_group(kernel_call *calls, const lb_sequence *s, lb_pool *pool,
+                      lb_run_limits *limits) {
+  for (int64_t t = 0;
+       t < s->iterations && !(limits && lb_run_limits_exceeded(limits)); t++)
+    for (uint32_t i = 0; i < s->group_size; i++) {
       run_call(&calls[i], pool);
-      move_on(&calls[i]);
+      advance(&calls[i]);
     }
 }
 
-typedef struct groups {  // which do not read what another writes
-  call *calls;
+typedef struct sequence_groups {  // independent of each other
+  kernel_call *calls;
   const lb_sequence *sequence;
-  lb_run_limits *bounds;  // one a group, or NULL
-} groups;
+  lb_run_limits *group_limits;  // one per group, or NULL
+} sequence_groups;
 
 static void run_groups(void *user, int64_t begin, int64_t end, int worker) {
   (void)worker;
-  const groups *g = user;
+  const sequence_groups *g = user;
   for (int64_t i = begin; i < end; i++)
-    run_group(g->calls + i * g->sequence->each, g->sequence, NULL,
-              g->bounds ? &g->bounds[i] : NULL);
+    run_group(g->calls + i * g->sequence->group_size, g->sequence, NULL,
+              g->group_limits ? &g->group_limits[i] : NULL);
 }
 
-// A thread for each group. What one of them found of the bound, the run has
-// found.
-static void run_on_threads(call *calls, const lb_sequence *s, lb_pool *pool,
-                           lb_run_limits *bound) {
-  lb_run_limits bounds[LB_MAX_SEQUENCE];
-  uint32_t count = s->n / s->each;
-  groups all = {calls, s, bound ? bounds : NULL};
-  for (uint32_t g = 0; bound && g < count; g++) bounds[g] = *bound;
+// Runs each group on its own thread. If a group exceeds the limits, the run has
+// exceeded them.
+static void run_on_threads(kernel_call *calls, const lb_sequence *s,
+                           lb_pool *pool, lb_run_limits *limits) {
+  lb_run_limits group_limits[LB_MAX_SEQUENCE];
+  uint32_t count = s->n / s->group_size;
+  sequence_groups all = {calls, s, limits ? group_limits : NULL};
+  for (uint32_t g = 0; limits && g < count; g++) group_limits[g] = *limits;
   lb_pool_for(pool, count, 1, run_groups, &all);
-  for (uint32_t g = 0; bound && g < count; g++)
-    if (bounds[g].found) bound->found = bounds[g].found;
+  for (uint32_t g = 0; limits && g < count; g++)
+    if (group_limits[g].found) limits->found = group_limits[g].found;
 }
 
 lb_status lb_cpu_submit_sequence(lb_stream *q, const lb_sequence *s) {
-  call calls[LB_MAX_SEQUENCE];
+  kernel_call calls[LB_MAX_SEQUENCE];
   const lb_launch *l = s->first;
   for (uint32_t i = 0; i < s->n; i++, l = l->next)
     prepare(&calls[i], l, lb_cpu_function(s->execs[i]), q->bases);
-  if (lb_pool_width(q->pool) <= s->apart && !lb_pool_alone(q->pool)) {
-    run_on_threads(calls, s, q->pool, q->bound);
+  if (lb_pool_width(q->pool) <= s->max_parallel_threads &&
+      !lb_pool_alone(q->pool)) {
+    run_on_threads(calls, s, q->pool, q->limits);
     return LB_OK;
   }
-  for (uint32_t i = 0; i < s->n; i += s->each)
-    run_group(calls + i, s, q->pool, q->bound);
+  for (uint32_t i = 0; i < s->n; i += s->group_size)
+    run_group(calls + i, s, q->pool, q->limits);
   return LB_OK;
 }

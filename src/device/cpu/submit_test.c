@@ -1,5 +1,5 @@
-// device/cpu/submit_test.c -- however a launch is cut and whoever runs its
-// parts, each element is computed once.
+// device/cpu/submit_test.c -- however a launch is split and whichever threads
+// run its parts, each element is computed exactly once.
 #include "device/cpu/submit.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #define SIZE 4096
 
-// out += in, over rows x cols: what runs twice is seen.
+// out += in, over rows x cols: an element that is computed twice is wrong.
 static void add(const uint64_t *args) {
   int64_t rows = (int64_t)args[2], cols = (int64_t)args[3];
   float *out = (float *)(uintptr_t)args[0];
@@ -30,29 +30,33 @@ typedef struct shape {
   int64_t loops[2], rows, cols;
 } shape;
 
-// `in` lies transposed in its rows and columns, and repeats over the first
-// loop.
+// `in` is transposed (rows and columns), and is broadcast over the first loop.
 static void check(lb_pool *pool, const shape *s, int64_t row_band,
-                  int64_t col_band, int64_t grain, bool cols_first) {
+                  int64_t col_band, int64_t grain, bool band_major) {
   static float out[SIZE], in[SIZE];
-  int64_t turn = s->rows * s->cols, f = (int64_t)sizeof(float);
+  int64_t iteration_size = s->rows * s->cols, f = (int64_t)sizeof(float);
   uint64_t args[8] = {
       0, 0, (uint64_t)s->rows, (uint64_t)s->cols, (uint64_t)s->cols,
       1, 1, (uint64_t)s->rows};
-  int64_t strides[] = {s->cols * f, f,       s->loops[1] * turn * f,
-                       turn * f,    f,       s->rows * f,
-                       0,           turn * f};
+  int64_t strides[] = {s->cols * f,
+                       f,
+                       s->loops[1] * iteration_size * f,
+                       iteration_size * f,
+                       f,
+                       s->rows * f,
+                       0,
+                       iteration_size * f};
   lb_address addresses[] = {{.base = 1}, {.base = 2, .offset = 4 * f}};
-  lb_split cut = {.outer = s->loops[0] * s->loops[1],
-                  .row_band = row_band,
-                  .col_band = col_band,
-                  .row_bands = (s->rows + row_band - 1) / row_band,
-                  .col_bands = (s->cols + col_band - 1) / col_band,
-                  .grain = grain,
-                  .cols_first = cols_first};
-  cut.parts = cut.outer * cut.row_bands * cut.col_bands;
-  if (cut.grain > cut.parts) cut.grain = cut.parts;
-  lb_launch l = {.split = cut,
+  lb_split sp = {.outer = s->loops[0] * s->loops[1],
+                 .row_band = row_band,
+                 .col_band = col_band,
+                 .row_bands = (s->rows + row_band - 1) / row_band,
+                 .col_bands = (s->cols + col_band - 1) / col_band,
+                 .grain = grain,
+                 .band_major = band_major};
+  sp.parts = sp.outer * sp.row_bands * sp.col_bands;
+  if (sp.grain > sp.parts) sp.grain = sp.parts;
+  lb_launch l = {.split = sp,
                  .n_operands = 2,
                  .n_args = 8,
                  .n_loops = 2,
@@ -64,9 +68,10 @@ static void check(lb_pool *pool, const shape *s, int64_t row_band,
   memset(out, 0, sizeof out);
   uintptr_t bases[] = {0, (uintptr_t)out, (uintptr_t)in};
   submit(&l, add, pool, bases);
-  for (int64_t i = 0; i < cut.outer * turn; i++) {
-    int64_t r = i % turn / s->cols, c = i % s->cols;
-    int64_t from = i / turn % s->loops[1] * turn + c * s->rows + r;
+  for (int64_t i = 0; i < sp.outer * iteration_size; i++) {
+    int64_t r = i % iteration_size / s->cols, c = i % s->cols;
+    int64_t from =
+        i / iteration_size % s->loops[1] * iteration_size + c * s->rows + r;
     assert_true(out[i] == (float)(from + 4));
   }
 }
@@ -91,7 +96,8 @@ static void every_element_is_computed_once(void **state) {
 
 enum { HIGH = 12, WIDE = 40, BAND = 16 };
 
-static float image[HIGH * WIDE];  // every element counts how often it is made
+// Counts how often each element is computed.
+static float feature_map[HIGH * WIDE];
 
 static void count(const uint64_t *args) {
   float *out = (float *)(uintptr_t)args[0];
@@ -102,23 +108,23 @@ static void count(const uint64_t *args) {
 static int64_t last_col;
 static bool in_bands;
 
-// On one thread: whether calls go from left to right.
+// Checks, on one thread, that calls proceed from left to right.
 static void watch(const uint64_t *args) {
-  int64_t col = ((float *)(uintptr_t)args[0] - image) % WIDE;
+  int64_t col = ((float *)(uintptr_t)args[0] - feature_map) % WIDE;
   if (col < last_col) in_bands = false;
   last_col = col;
   count(args);
 }
 
-// `turns` times `rows` rows, from row `first` on.
+// `iterations` times `rows` rows, starting at row `first`.
 typedef struct zone {
-  int64_t first, turns, rows;
+  int64_t first, iterations, rows;
   uint64_t args[3];
   int64_t strides[3];
   lb_address address;
 } zone;
 
-static void make_zone(zone *z, bool together, lb_launch *out) {
+static void init_zone(zone *z, bool across_zones, lb_launch *out) {
   int64_t f = (int64_t)sizeof(float), bands = (WIDE + BAND - 1) / BAND;
   z->args[1] = (uint64_t)z->rows;
   z->args[2] = WIDE;
@@ -132,60 +138,60 @@ static void make_zone(zone *z, bool together, lb_launch *out) {
                      .addresses = &z->address,
                      .args = z->args,
                      .strides = z->strides,
-                     .loops = &z->turns};
-  out->split = (lb_split){.outer = z->turns,
+                     .loops = &z->iterations};
+  out->split = (lb_split){.outer = z->iterations,
                           .row_band = z->rows,
                           .col_band = BAND,
                           .row_bands = 1,
                           .col_bands = bands,
-                          .parts = bands * z->turns,
-                          .grain = bands * z->turns,
-                          .cols_first = true,
-                          .together = together};
+                          .parts = bands * z->iterations,
+                          .grain = bands * z->iterations,
+                          .band_major = true,
+                          .across_zones = across_zones};
 }
 
-static void run_zones(lb_kernel_fn *kernel, lb_pool *pool, bool together,
+static void run_zones(lb_kernel_fn *kernel, lb_pool *pool, bool across_zones,
                       int64_t grain) {
-  zone zones[3] = {{.first = 1, .turns = 5, .rows = 2},
-                   {.first = 0, .turns = 1, .rows = 1},
-                   {.first = 11, .turns = 1, .rows = 1}};
+  zone zones[3] = {{.first = 1, .iterations = 5, .rows = 2},
+                   {.first = 0, .iterations = 1, .rows = 1},
+                   {.first = 11, .iterations = 1, .rows = 1}};
   lb_launch l[3];
-  for (int i = 0; i < 3; i++) make_zone(&zones[i], together, &l[i]);
+  for (int i = 0; i < 3; i++) init_zone(&zones[i], across_zones, &l[i]);
   l[0].next = &l[1];
   l[1].next = &l[2];
   if (grain) l[0].split.grain = grain;
-  memset(image, 0, sizeof image);
-  submit(l, kernel, pool, (uintptr_t[]){0, (uintptr_t)image});
-  for (int i = 0; i < HIGH * WIDE; i++) assert_true(image[i] == 1);
+  memset(feature_map, 0, sizeof feature_map);
+  submit(l, kernel, pool, (uintptr_t[]){0, (uintptr_t)feature_map});
+  for (int i = 0; i < HIGH * WIDE; i++) assert_true(feature_map[i] == 1);
 }
 
-static void zones_are_computed_once_whoever_takes_them(void **state) {
+static void every_element_of_all_zones_is_computed_once(void **state) {
   (void)state;
   lb_pool *pool;
   ok(lb_pool_new(3, &pool));
-  for (int together = 0; together < 2; together++)
+  for (int across_zones = 0; across_zones < 2; across_zones++)
     for (int64_t grain = 0; grain < 22; grain++) {
-      run_zones(count, NULL, together, grain);
-      run_zones(count, pool, together, grain);
+      run_zones(count, NULL, across_zones, grain);
+      run_zones(count, pool, across_zones, grain);
     }
   lb_pool_free(pool);
 }
 
-static void a_band_goes_through_all_zones_that_go_together(void **state) {
+static void a_band_across_zones_runs_through_all_zones(void **state) {
   (void)state;
-  for (int together = 0; together < 2; together++) {
+  for (int across_zones = 0; across_zones < 2; across_zones++) {
     last_col = 0;
     in_bands = true;
-    run_zones(watch, NULL, together, 0);
-    assert_int_equal(in_bands, together);
+    run_zones(watch, NULL, across_zones, 0);
+    assert_int_equal(in_bands, across_zones);
   }
 }
 
 static const lb_exec adds = {.entry = (uintptr_t)add};
 
 static void submit_all(const lb_sequence *s, lb_pool *pool,
-                       const uintptr_t *bases, lb_run_limits *bound) {
-  lb_stream to = {.pool = pool, .bases = bases, .bound = bound};
+                       const uintptr_t *bases, lb_run_limits *limits) {
+  lb_stream to = {.pool = pool, .bases = bases, .limits = limits};
   ok(lb_cpu_submit_sequence(&to, s));
 }
 
@@ -199,16 +205,17 @@ static lb_split whole(int64_t rows, int64_t cols) {
                     .grain = 1};
 }
 
-// Two launches: the sum takes in an element of `in`, and `out`, which runs
-// backwards, what the sum is then.
+// Two launches: the first adds an element of `in` to the sum, the second adds
+// the sum to an element of `out`, which is filled backwards.
 static void launches_run_in_sequence(void **state) {
   (void)state;
-  enum { TURNS = 5, F = sizeof(float) };
-  float in[] = {1, 2, 3, 4, 5}, out[TURNS] = {0}, sum = 10;
+  enum { ITERATIONS = 5, F = sizeof(float) };
+  float in[] = {1, 2, 3, 4, 5}, out[ITERATIONS] = {0}, sum = 10;
   uint64_t args[8] = {0, 0, 1, 1};
   int64_t strides[4] = {0};
   lb_address first[] = {{.base = 3}, {.base = 1}};
-  lb_address second[] = {{.base = 2, .offset = (TURNS - 1) * F}, {.base = 3}};
+  lb_address second[] = {{.base = 2, .offset = (ITERATIONS - 1) * F},
+                         {.base = 3}};
   lb_launch l[2] = {{.addresses = first, .steps = (const int64_t[]){0, F}},
                     {.addresses = second, .steps = (const int64_t[]){-F, 0}}};
   for (int i = 0; i < 2; i++) {
@@ -221,28 +228,28 @@ static void launches_run_in_sequence(void **state) {
   l[0].next = &l[1];
   lb_sequence s = {.first = l,
                    .execs = (const lb_exec *[]){&adds, &adds},
-                   .turns = TURNS,
+                   .iterations = ITERATIONS,
                    .n = 2,
-                   .each = 2};
+                   .group_size = 2};
   uintptr_t bases[] = {0, (uintptr_t)in, (uintptr_t)out, (uintptr_t)&sum};
   submit_all(&s, NULL, bases, NULL);
   static const float want[] = {25, 20, 16, 13, 11};
-  for (int i = 0; i < TURNS; i++) assert_true(out[i] == want[i]);
-  s.each = 1;  // all sums first
+  for (int i = 0; i < ITERATIONS; i++) assert_true(out[i] == want[i]);
+  s.group_size = 1;  // all iterations of the first launch run first
   submit_all(&s, NULL, bases, NULL);
-  for (int i = 0; i < TURNS; i++) assert_true(out[i] == want[i] + 40);
+  for (int i = 0; i < ITERATIONS; i++) assert_true(out[i] == want[i] + 40);
   atomic_int cancel = 1;
-  lb_run_limits bound = {.cancelled = &cancel};
-  submit_all(&s, NULL, bases, &bound);
-  assert_int_equal(bound.found, LB_LIMITS_CANCELLED);
-  for (int i = 0; i < TURNS; i++) assert_true(out[i] == want[i] + 40);
+  lb_run_limits limits = {.cancelled = &cancel};
+  submit_all(&s, NULL, bases, &limits);
+  assert_int_equal(limits.found, LB_LIMITS_CANCELLED);
+  for (int i = 0; i < ITERATIONS; i++) assert_true(out[i] == want[i] + 40);
 }
 
-// Two sums that have nothing to do with each other.
-static void groups_may_run_on_threads_of_their_own(void **state) {
+// Two independent sums.
+static void groups_may_run_in_parallel(void **state) {
   (void)state;
-  enum { TURNS = 2000, F = sizeof(float) };
-  static float in[TURNS];
+  enum { ITERATIONS = 2000, F = sizeof(float) };
+  static float in[ITERATIONS];
   float sums[2] = {0};
   uint64_t args[8] = {0, 0, 1, 1};
   int64_t strides[4] = {0};
@@ -259,35 +266,35 @@ static void groups_may_run_on_threads_of_their_own(void **state) {
                        .args = args,
                        .strides = strides};
   l[0].next = &l[1];
-  for (int i = 0; i < TURNS; i++) in[i] = 1;
+  for (int i = 0; i < ITERATIONS; i++) in[i] = 1;
   lb_sequence s = {.first = l,
                    .execs = (const lb_exec *[]){&adds, &adds},
-                   .turns = TURNS,
+                   .iterations = ITERATIONS,
                    .n = 2,
-                   .each = 1,
-                   .apart = 2};
+                   .group_size = 1,
+                   .max_parallel_threads = 2};
   uintptr_t bases[] = {0, (uintptr_t)in, (uintptr_t)sums};
   lb_pool *pool;
   ok(lb_pool_new(2, &pool));
   for (int i = 1; i <= 50; i++) {
     submit_all(&s, pool, bases, NULL);
-    assert_true(sums[0] == (float)(i * TURNS) && sums[1] == sums[0]);
+    assert_true(sums[0] == (float)(i * ITERATIONS) && sums[1] == sums[0]);
   }
   atomic_int cancel = 1;
-  lb_run_limits bound = {.cancelled = &cancel};
-  submit_all(&s, pool, bases, &bound);
-  assert_int_equal(bound.found, LB_LIMITS_CANCELLED);
-  assert_true(sums[0] == 50.0f * TURNS);
+  lb_run_limits limits = {.cancelled = &cancel};
+  submit_all(&s, pool, bases, &limits);
+  assert_int_equal(limits.found, LB_LIMITS_CANCELLED);
+  assert_true(sums[0] == 50.0f * ITERATIONS);
   lb_pool_free(pool);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_element_is_computed_once),
-      cmocka_unit_test(zones_are_computed_once_whoever_takes_them),
-      cmocka_unit_test(a_band_goes_through_all_zones_that_go_together),
+      cmocka_unit_test(every_element_of_all_zones_is_computed_once),
+      cmocka_unit_test(a_band_across_zones_runs_through_all_zones),
       cmocka_unit_test(launches_run_in_sequence),
-      cmocka_unit_test(groups_may_run_on_threads_of_their_own),
+      cmocka_unit_test(groups_may_run_in_parallel),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-// device/cpu/testobject.h -- for tests: writes ELF objects, right or wrong, and
-// reads the one that the build compiles from sample.c.
+// device/cpu/testobject.h -- for tests: writes valid and invalid ELF objects,
+// and reads the object that the build compiles from sample.c.
 #ifndef LB_DEVICE_CPU_TESTOBJECT_H
 #define LB_DEVICE_CPU_TESTOBJECT_H
 
@@ -54,7 +54,7 @@ static inline void testobject_init(testobject *o) {
   testobject_text(o, "");
 }
 
-// A section that wants to be in memory; its index.
+// Adds an allocated section and returns its index.
 static inline int testobject_section(testobject *o, const char *name,
                                      uint64_t flags, uint64_t align,
                                      const void *data, size_t size) {
@@ -89,7 +89,8 @@ static inline void testobject_rela(testobject *o, int section, uint64_t offset,
                    .r_addend = addend};
 }
 
-// The bytes; borrowed. Fields of header and sections may be changed before.
+// Writes the object and returns its bytes, which are borrowed. Fields of the
+// header and the sections may be changed before.
 static inline lb_span testobject_bytes(testobject *o) {
   int rela = o->n_sections, symtab = rela + 1, strtab = rela + 2;
   uint32_t relas_name = testobject_text(o, ".rela");
@@ -122,7 +123,8 @@ static inline lb_span testobject_bytes(testobject *o) {
   return (lb_span){o->bytes, o->size};
 }
 
-// `int limber_kernel(void)` that returns `value`, as 6 bytes of code.
+// An object with `int limber_kernel(void)` that returns `value`: 6 bytes of
+// code.
 static inline void testobject_number(testobject *o, uint32_t value) {
   uint8_t code[6] = {0xB8, 0, 0, 0, 0, 0xC3};  // mov eax, value; ret
   memcpy(code + 1, &value, sizeof value);

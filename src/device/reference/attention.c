@@ -1,9 +1,9 @@
 // device/reference/attention.c -- Attention.
 //
-// Queries are taken in blocks of rows of one head: scores = q k^T, then each
-// row becomes probabilities, then y = p v. A row without a single allowed key
+// Queries of one head are processed in blocks of rows: scores = q k^T, then
+// each row becomes probabilities, then y = p v. A row without any allowed key
 // gives zeros. Everything is computed in float, or in double if an input is
-// float64; softmax_precision asks for no more than that.
+// float64, which satisfies every softmax_precision.
 #include <math.h>
 #include <string.h>
 
@@ -12,34 +12,34 @@
 
 enum { Q, K, V, MASK, PAST_K, PAST_V, LENGTHS };  // inputs
 enum { Y, PRESENT_K, PRESENT_V, SCORES };         // outputs
-enum { QUERY_ROWS = 32 };                         // of a block
+enum { QUERY_ROWS = 32 };                         // rows of a block
 
-// Heads of sequences: elements of a head are adjacent.
-typedef struct heads {
+// The heads of Q, K, V or Y; the elements of a head are contiguous.
+typedef struct ref_heads {
   char *data;
   int64_t batch, head, seq;  // strides
-} heads;
+} ref_heads;
 
-typedef struct attention {
+typedef struct ref_attention {
   lb_dtype work;
   size_t size;  // of an element
   int64_t batch, q_heads, kv_heads, q_len, total, dim, v_dim;
-  heads q, k, v, y;
+  ref_heads q, k, v, y;
   double scale, softcap;
   bool causal;
-  int64_t left, right;      // window; -1: open
-  const int64_t *offset;    // per batch: keys before the first query
-  const int64_t *length;    // per batch: keys that exist
-  const void *mask;         // added; or NULL
-  const lb_u8 *flags;       // allowed; or NULL
-  double masked;            // is the score of what is not
-  int64_t mask_strides[4];  // 0 where it repeats
+  int64_t left, right;      // window; -1: unlimited
+  const int64_t *offset;    // per batch item: keys before the first query
+  const int64_t *length;    // per batch item: number of valid keys
+  const void *mask;         // added to the scores; or NULL
+  const lb_u8 *flags;       // boolean mask, true: allowed; or NULL
+  double masked_score;      // the score of keys that the boolean mask forbids
+  int64_t mask_strides[4];  // 0 where it is broadcast
   int64_t mask_cols;
   void *scores;  // output, or NULL
   int scores_mode;
-  char *modules;  // per worker: scores of a block, one row of bias
-  size_t room;    // bytes of one
-} attention;
+  char *buffers;        // per worker: scores of a block and one row of bias
+  size_t buffer_bytes;  // of one buffer
+} ref_attention;
 
 #define T float
 #define S lb_f32
@@ -57,18 +57,18 @@ typedef struct attention {
 
 // -- blocks ------------------------------------------------------------------
 
-static char *at(const attention *v, const heads *h, int64_t b, int64_t head,
-                int64_t s) {
+static char *at(const ref_attention *v, const ref_heads *h, int64_t b,
+                int64_t head, int64_t s) {
   if (!h->data) return NULL;  // no elements
   return h->data +
          (b * h->batch + head * h->head + s * h->seq) * (int64_t)v->size;
 }
 
-static void block(const attention *v, int64_t b, int64_t h, int64_t i0,
-                  char *room) {
+static void block(const ref_attention *v, int64_t b, int64_t h, int64_t i0,
+                  char *buffer) {
   int64_t rows = v->q_len - i0 < QUERY_ROWS ? v->q_len - i0 : QUERY_ROWS;
   int64_t kv = h / (v->q_heads / v->kv_heads);
-  char *bias = room + QUERY_ROWS * v->total * (int64_t)v->size;
+  char *bias = buffer + QUERY_ROWS * v->total * (int64_t)v->size;
   lb_gemm_matrix k = {v->work, v->work, at(v, &v->k, b, kv, 0), 1, v->k.seq,
                       NULL,    0};
   lb_gemm qk = {v->work,
@@ -80,11 +80,11 @@ static void block(const attention *v, int64_t b, int64_t h, int64_t i0,
                 1,
                 lb_gemm_pack_matrix,
                 &k,
-                room,
+                buffer,
                 v->total};
   lb_gemm_run(&qk);
   for (int64_t i = 0; i < rows; i++) {
-    char *row = room + i * v->total * (int64_t)v->size;
+    char *row = buffer + i * v->total * (int64_t)v->size;
     if (v->work == LB_F32)
       f32_row(v, b, h, i0 + i, (float *)(void *)row, (float *)(void *)bias);
     else
@@ -94,7 +94,7 @@ static void block(const attention *v, int64_t b, int64_t h, int64_t i0,
       v->work, v->work, at(v, &v->v, b, kv, 0), v->v.seq, 1, NULL, 0};
   lb_gemm pv = {v->work,  rows,
                 v->v_dim, v->total,
-                room,     v->total,
+                buffer,   v->total,
                 1,        lb_gemm_pack_matrix,
                 &values,  at(v, &v->y, b, h, i0),
                 v->y.seq};
@@ -102,25 +102,26 @@ static void block(const attention *v, int64_t b, int64_t h, int64_t i0,
 }
 
 static void block_task(void *user, int64_t begin, int64_t end, int worker) {
-  const attention *v = user;
+  const ref_attention *v = user;
   int64_t blocks = (v->q_len + QUERY_ROWS - 1) / QUERY_ROWS;
   for (int64_t t = begin; t < end; t++) {
     int64_t head = t / blocks;
     block(v, head / v->q_heads, head % v->q_heads, t % blocks * QUERY_ROWS,
-          v->modules + (size_t)worker * v->room);
+          v->buffers + (size_t)worker * v->buffer_bytes);
   }
 }
 
-static lb_status run_blocks(lb_reference_call *c, attention *v) {
+static lb_status run_blocks(lb_reference_call *c, ref_attention *v) {
   int64_t row;
   if (__builtin_mul_overflow(v->total, (QUERY_ROWS + 1) * (int64_t)v->size,
                              &row) ||
       row > INT64_MAX / 2)
     return lb_oom();
-  v->room = ((size_t)row + 63) / 64 * 64;
+  v->buffer_bytes = ((size_t)row + 63) / 64 * 64;
   size_t threads = (size_t)lb_pool_threads(c->pool);
-  v->modules = lb_arena_alloc(c->scratch, lb_mul_sat(v->room, threads), 64);
-  if (!v->modules) return lb_oom();
+  v->buffers =
+      lb_arena_alloc(c->scratch, lb_mul_sat(v->buffer_bytes, threads), 64);
+  if (!v->buffers) return lb_oom();
   int64_t blocks = (v->q_len + QUERY_ROWS - 1) / QUERY_ROWS;
   lb_pool_for(c->pool, v->batch * v->q_heads * blocks, 1, block_task, v);
   return LB_OK;
@@ -128,8 +129,8 @@ static lb_status run_blocks(lb_reference_call *c, attention *v) {
 
 // -- inputs ------------------------------------------------------------------
 
-// t, dense, of rank 3 [batch, seq, heads*dim] or 4 [batch, heads, seq, dim],
-// seen as rank 4.
+// Views t, dense, of rank 3 [batch, seq, heads*dim] or 4 [batch, heads, seq,
+// dim], as rank 4.
 static lb_tensor as_heads(const lb_tensor *t, int64_t n) {
   lb_tensor r = *t;
   if (t->rank == 4) return r;
@@ -140,8 +141,8 @@ static lb_tensor as_heads(const lb_tensor *t, int64_t n) {
   return r;
 }
 
-static heads heads_of(const lb_tensor *t) {
-  return (heads){t->data, t->strides[0], t->strides[1], t->strides[2]};
+static ref_heads heads_of(const lb_tensor *t) {
+  return (ref_heads){t->data, t->strides[0], t->strides[1], t->strides[2]};
 }
 
 static lb_status split_heads(lb_reference_call *c, int i, const char *attr,
@@ -159,8 +160,10 @@ static lb_status split_heads(lb_reference_call *c, int i, const char *attr,
   return LB_OK;
 }
 
-// [past, now] along the sequence, in output `out` if that is wanted.
-static lb_status join(lb_reference_call *c, int past, int out, lb_tensor *now) {
+// Concatenates [past, now] along the sequence; writes it to output `out` if
+// that is wanted.
+static lb_status append_past(lb_reference_call *c, int past, int out,
+                             lb_tensor *now) {
   if (!lb_reference_given(c, past) && !lb_reference_wanted(c, out))
     return LB_OK;
   lb_tensor all, before = {.rank = 4};
@@ -188,7 +191,7 @@ static lb_status join(lb_reference_call *c, int past, int out, lb_tensor *now) {
   return LB_OK;
 }
 
-static lb_status read_mask(lb_reference_call *c, attention *v) {
+static lb_status read_mask(lb_reference_call *c, ref_attention *v) {
   if (!lb_reference_given(c, MASK)) return LB_OK;
   const lb_tensor *in = &c->in[MASK];
   bool flags = in->dtype == LB_BOOL;
@@ -204,7 +207,7 @@ static lb_status read_mask(lb_reference_call *c, attention *v) {
     bool cut = to == 3 && t.dims[d] < full[3];
     if (t.dims[d] != 1 && t.dims[d] != full[to] && !cut)
       return lb_error(LB_INVALID,
-                      "attn_mask's dim %d is %lld; 1 or %lld are needed", d,
+                      "dim %d of attn_mask is %lld; it must be 1 or %lld", d,
                       (long long)t.dims[d], (long long)full[to]);
     v->mask_strides[to] = t.dims[d] == 1 ? 0 : t.strides[d];
   }
@@ -213,8 +216,8 @@ static lb_status read_mask(lb_reference_call *c, attention *v) {
   return LB_OK;
 }
 
-// Keys before the first query and keys in all, per batch element.
-static lb_status read_lengths(lb_reference_call *c, attention *v,
+// The number of keys before the first query and in total, per batch item.
+static lb_status read_lengths(lb_reference_call *c, ref_attention *v,
                               int64_t past) {
   int64_t *both = lb_arena_new(c->scratch, int64_t, 2 * (size_t)v->batch);
   const int64_t *given;
@@ -226,7 +229,8 @@ static lb_status read_lengths(lb_reference_call *c, attention *v,
                     (long long)n, (long long)v->batch);
   for (int64_t b = 0; b < v->batch; b++) {
     if (given && (given[b] < 0 || given[b] > v->total))
-      return lb_error(LB_INVALID, "nonpad_kv_seqlen is %lld of %lld keys",
+      return lb_error(LB_INVALID,
+                      "nonpad_kv_seqlen is %lld, but there are %lld keys",
                       (long long)given[b], (long long)v->total);
     both[b] = given ? given[b] - v->q_len : past;
     both[v->batch + b] = given ? given[b] : v->total;
@@ -236,9 +240,9 @@ static lb_status read_lengths(lb_reference_call *c, attention *v,
   return LB_OK;
 }
 
-static lb_status read_attrs(lb_reference_call *c, attention *v) {
+static lb_status read_attrs(lb_reference_call *c, ref_attention *v) {
   v->softcap = (double)lb_attr_float(c->node, "softcap", 0);
-  v->masked = (double)lb_attr_float(c->node, "masked", -INFINITY);
+  v->masked_score = (double)lb_attr_float(c->node, "masked", -INFINITY);
   v->causal = lb_attr_int(c->node, "is_causal", 0) != 0;
   v->left = lb_attr_int(c->node, "left_window_size", -1);
   v->right = lb_attr_int(c->node, "right_window_size", -1);
@@ -247,12 +251,13 @@ static lb_status read_attrs(lb_reference_call *c, attention *v) {
   if (lb_attr_has(c->node, "scale"))
     v->scale = (double)lb_attr_float(c->node, "scale", 1);
   if (v->left < -1 || v->right < -1)
-    return lb_error(LB_INVALID, "window sizes %lld and %lld: -1 or more",
+    return lb_error(LB_INVALID,
+                    "window sizes %lld and %lld must be at least -1",
                     (long long)v->left, (long long)v->right);
   return LB_OK;
 }
 
-static lb_status check_heads(const attention *v, const lb_tensor *q,
+static lb_status check_heads(const ref_attention *v, const lb_tensor *q,
                              const lb_tensor *k, const lb_tensor *values) {
   if (q->dims[0] != k->dims[0] || q->dims[0] != values->dims[0] ||
       k->dims[1] != values->dims[1] || k->dims[2] != values->dims[2] ||
@@ -266,7 +271,7 @@ static lb_status check_heads(const attention *v, const lb_tensor *q,
 }
 
 lb_status lb_reference_Attention(lb_reference_call *c) {
-  attention v = {.work = lb_work_dtype(c->in[Q].dtype)};
+  ref_attention v = {.work = lb_work_dtype(c->in[Q].dtype)};
   if (c->in[K].dtype == LB_F64 || c->in[V].dtype == LB_F64) v.work = LB_F64;
   v.size = lb_dtype_size(v.work);
   lb_tensor q, k, values, y = {0}, scores = {0};
@@ -277,8 +282,8 @@ lb_status lb_reference_Attention(lb_reference_call *c) {
   v.q_len = q.dims[2], v.dim = q.dims[3], v.v_dim = values.dims[3];
   LB_TRY(check_heads(&v, &q, &k, &values));
   int64_t now = k.dims[2];
-  LB_TRY(join(c, PAST_K, PRESENT_K, &k));
-  LB_TRY(join(c, PAST_V, PRESENT_V, &values));
+  LB_TRY(append_past(c, PAST_K, PRESENT_K, &k));
+  LB_TRY(append_past(c, PAST_V, PRESENT_V, &values));
   if (k.dims[2] != values.dims[2])
     return lb_error(LB_INVALID, "%lld keys for %lld values",
                     (long long)k.dims[2], (long long)values.dims[2]);
@@ -287,7 +292,7 @@ lb_status lb_reference_Attention(lb_reference_call *c) {
   LB_TRY(read_mask(c, &v));
   LB_TRY(read_lengths(c, &v, v.total - now));
   const int64_t y_dims[] = {v.batch, v.q_heads, v.q_len, v.v_dim};
-  LB_TRY(lb_work_room(c, Y, v.work, 4, y_dims, &y));
+  LB_TRY(lb_work_out_or_temp(c, Y, v.work, 4, y_dims, &y));
   if (lb_reference_wanted(c, SCORES))
     LB_TRY(lb_work_out(c, SCORES, v.work, &scores));
   lb_tensor split = as_heads(&y, v.q_heads);

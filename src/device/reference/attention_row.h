@@ -1,12 +1,14 @@
-// device/reference/attention_row.h -- from scores to probabilities, one row.
+// device/reference/attention_row.h -- converts one row of attention scores to
+// probabilities.
 //
-// Included by attention.c once per type, with T (the type), S (how it lies in
-// memory), NAME(x), TANH and EXP defined.
+// Included by attention.c once per type, with T (the type), S (its unaligned
+// element type), NAME(x), TANH and EXP defined.
 
-// What is added to the scores of query i: the mask, and minus infinity where
-// causality, the window or the length forbid. Where flags forbid, it is what
-// takes the place of the score. False if no key is left.
-static bool NAME(bias)(const attention *v, int64_t b, int64_t h, int64_t i,
+// Computes what is added to the scores of query i: the mask, and minus infinity
+// where causality, the window or the length forbid a key. Where the boolean
+// mask forbids a key, bias[j] replaces the score instead. Returns false if no
+// key is allowed.
+static bool NAME(bias)(const ref_attention *v, int64_t b, int64_t h, int64_t i,
                        T *bias) {
   const S *mask = v->mask;
   const lb_u8 *flags = v->flags;
@@ -25,7 +27,7 @@ static bool NAME(bias)(const attention *v, int64_t b, int64_t h, int64_t i,
       if (j >= v->mask_cols)
         x = -(T)INFINITY;
       else if (flags)
-        x = flags[at + j * m[3]] ? 0 : (T)v->masked;
+        x = flags[at + j * m[3]] ? 0 : (T)v->masked_score;
       else
         x = mask[at + j * m[3]];
     }
@@ -48,31 +50,32 @@ static void NAME(softmax)(T *row, int64_t n) {
   for (int64_t j = 0; j < n; j++) row[j] /= sum;
 }
 
-static void NAME(keep)(const attention *v, int mode, int64_t b, int64_t h,
-                       int64_t i, const T *row) {
+static void NAME(store_scores)(const ref_attention *v, int mode, int64_t b,
+                               int64_t h, int64_t i, const T *row) {
   if (!v->scores || v->scores_mode != mode) return;
   S *to = (S *)v->scores + ((b * v->q_heads + h) * v->q_len + i) * v->total;
   memcpy(to, row, (size_t)v->total * sizeof(T));
 }
 
-// Scores of query i, in place; bias is room for one row.
-static void NAME(row)(const attention *v, int64_t b, int64_t h, int64_t i,
+// Converts the scores of query i to probabilities, in place; `bias` is scratch
+// for one row.
+static void NAME(row)(const ref_attention *v, int64_t b, int64_t h, int64_t i,
                       T *row, T *bias) {
   const T scale = (T)v->scale, cap = (T)v->softcap;
   for (int64_t j = 0; j < v->total; j++) row[j] *= scale;
-  NAME(keep)(v, 0, b, h, i, row);
+  NAME(store_scores)(v, 0, b, h, i, row);
   if (cap > 0)
     for (int64_t j = 0; j < v->total; j++) row[j] = cap * TANH(row[j] / cap);
-  NAME(keep)(v, 1, b, h, i, row);
+  NAME(store_scores)(v, 1, b, h, i, row);
   bool any = NAME(bias)(v, b, h, i, bias);
   for (int64_t j = 0; j < v->total; j++)
     row[j] = v->flags && bias[j] != 0 ? bias[j] : row[j] + bias[j];
-  NAME(keep)(v, 2, b, h, i, row);
+  NAME(store_scores)(v, 2, b, h, i, row);
   if (any)
     NAME(softmax)(row, v->total);
   else
     memset(row, 0, (size_t)v->total * sizeof(T));
-  NAME(keep)(v, 3, b, h, i, row);
+  NAME(store_scores)(v, 3, b, h, i, row);
 }
 
 #undef T

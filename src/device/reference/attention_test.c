@@ -1,12 +1,13 @@
-// device/reference/attention_test.c -- attention, row by row, against softmax
-// written out; linear attention and rotation against hand-made values.
+// device/reference/attention_test.c -- attention, row by row, against an
+// explicit softmax; linear attention and rotary embedding against values
+// computed by hand.
 #include "device/reference/number_test.h"
 
 typedef struct spec {
   int64_t batch, q_heads, kv_heads, q_len, past, now, dim, v_dim;
   bool packed;  // rank 3
   bool causal, flags, mask;
-  float masked;  // the score of what flags forbid
+  float masked_score;  // the score of keys that the boolean mask forbids
   int64_t left, right, mask_cols;
   const int64_t *lengths;  // or NULL
 } spec;
@@ -17,7 +18,7 @@ static double packed_at(const lb_tensor *x, bool packed, int64_t b, int64_t h,
   return number_at(x, (int64_t[]){b, h, s, i});
 }
 
-// Key (which = 1) or value (2) j of a head.
+// Key (which = 1) or value (which = 2) j of a head.
 static double stored(const test_case *t, const spec *s, int which, int64_t b,
                      int64_t h, int64_t j, int64_t i) {
   int64_t dim = which == 1 ? s->dim : s->v_dim;
@@ -52,7 +53,7 @@ static void check_row(test_case *t, const spec *s, int64_t b, int64_t h,
     if (!allowed(s, b, i, j)) continue;
     p[j] = dot / sqrt((double)s->dim);
     if (s->mask && !s->flags) p[j] += number_at(&t->in[3], (int64_t[]){i, j});
-    if (is_hidden(t, s, i, j)) p[j] = (double)s->masked;
+    if (is_hidden(t, s, i, j)) p[j] = (double)s->masked_score;
     max = fmax(max, p[j]);
   }
   for (int64_t j = 0; j < total; j++)
@@ -84,7 +85,7 @@ static void attention_one(test_case *t) {
             .causal = case_int(t, 0, 1),
             .mask = case_int(t, 0, 1),
             .flags = case_int(t, 0, 1),
-            .masked = case_int(t, 0, 1) ? -1 : -INFINITY,
+            .masked_score = case_int(t, 0, 1) ? -1 : -INFINITY,
             .left = case_int(t, -1, 3),
             .right = case_int(t, -1, 3)};
   s.q_heads = s.kv_heads * case_int(t, 1, 2);
@@ -96,7 +97,7 @@ static void attention_one(test_case *t) {
     case_attr_int(t, "kv_num_heads", s.kv_heads);
   }
   case_attr_int(t, "is_causal", s.causal);
-  if (s.masked > -INFINITY) case_attr_float(t, "masked", s.masked);
+  if (s.masked_score > -INFINITY) case_attr_float(t, "masked", s.masked_score);
   case_attr_int(t, "left_window_size", s.left);
   case_attr_int(t, "right_window_size", s.right);
   case_in(t, heads(t, &s, s.q_heads, s.q_len, s.dim));
@@ -132,7 +133,7 @@ static void attention_one(test_case *t) {
 }
 CASE_TEST(attention_is_softmax_over_the_allowed_keys, 150, attention_one)
 
-static void present_keys_are_past_and_now(void **state) {
+static void present_keys_are_past_then_current(void **state) {
   (void)state;
   test_case t = {0};
   const int64_t one[] = {1, 1, 1, 1}, two[] = {1, 1, 2, 1};
@@ -170,8 +171,8 @@ static void heads_that_do_not_split_are_refused(void **state) {
   }
 }
 
-// With decay exp(0) and beta 1/2: each token halves what the state is missing.
-static void linear_attention_corrects_its_state(void **state) {
+// With decay exp(0) and beta 1/2, each token halves the error of the state.
+static void linear_attention_updates_its_state(void **state) {
   (void)state;
   test_case t = {0};
   const int64_t x[] = {1, 2, 1}, s[] = {1, 1, 1, 1};
@@ -193,7 +194,7 @@ static void linear_attention_corrects_its_state(void **state) {
   case_end(&t);
 }
 
-static void rotation_turns_pairs_and_checks_positions(void **state) {
+static void rotary_rotates_pairs_and_checks_positions(void **state) {
   (void)state;
   static const int64_t positions[] = {1, 2, -1};
   for (int i = 0; i < 3; i++) {
@@ -228,11 +229,11 @@ static void outputs_without_elements_take_no_time(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(attention_is_softmax_over_the_allowed_keys),
-      cmocka_unit_test(present_keys_are_past_and_now),
+      cmocka_unit_test(present_keys_are_past_then_current),
       cmocka_unit_test(heads_that_do_not_split_are_refused),
       cmocka_unit_test(outputs_without_elements_take_no_time),
-      cmocka_unit_test(linear_attention_corrects_its_state),
-      cmocka_unit_test(rotation_turns_pairs_and_checks_positions),
+      cmocka_unit_test(linear_attention_updates_its_state),
+      cmocka_unit_test(rotary_rotates_pairs_and_checks_positions),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

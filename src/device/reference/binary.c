@@ -1,5 +1,5 @@
-// device/reference/binary.c -- elementwise operators of several tensors,
-// broadcast.
+// device/reference/binary.c -- elementwise operators of several tensors, with
+// broadcasting.
 //
 // An operator is an expression of x and y, written once for all its dtypes.
 // Integers wrap; division by zero gives 0, remainder too.
@@ -17,7 +17,8 @@
     return (RR)(__VA_ARGS__);                               \
   }
 
-// Rows from S to O: both dense, one of them a single element, or anything.
+// Row functions from S to O: both operands dense, one of them a scalar, or any
+// strides.
 #define ROW(id, O, S, T, load, store, Name)                               \
   static void Name##_##id(const void *user, int64_t n, char *const *p,    \
                           const int64_t *step) {                          \
@@ -45,13 +46,13 @@
     }                                                                     \
   }
 
-// Result of the operands' type, and of type bool.
+// The result has the type of the operands (SAME) or bool (TEST).
 #define SAME(id, S, T, load, store, Name, ...) \
   ELEMENT(id, T, Name, T, __VA_ARGS__)         \
   ROW(id, S, S, T, load, store, Name)
 #define TEST(id, S, T, load, store, Name, ...) \
   ELEMENT(id, T, Name, uint8_t, __VA_ARGS__)   \
-  ROW(id, lb_u8, S, T, load, LB_KEEP, Name)
+  ROW(id, lb_u8, S, T, load, LB_IDENTITY, Name)
 
 #define ENTRY(id, S, T, load, store, Name, ...) [LB_##id] = Name##_##id,
 #define TABLE(Name, LIST) \
@@ -67,7 +68,7 @@ static lb_status run_on(lb_reference_call *c, lb_row_fn *const *rows,
                         const lb_tensor *y, double a) {
   lb_row_fn *row = rows[x->dtype];
   if (!row) return lb_reference_bad_dtype(c, x->dtype);
-  lb_each(c->pool, 3, (const lb_tensor *[]){to, x, y}, row, &a);
+  lb_iter_all(c->pool, 3, (const lb_tensor *[]){to, x, y}, row, &a);
   return LB_OK;
 }
 
@@ -75,7 +76,7 @@ static lb_status run(lb_reference_call *c, lb_row_fn *const *rows, double a) {
   return run_on(c, rows, &c->out[0], &c->in[0], &c->in[1], a);
 }
 
-// Computes in `dtype`, whatever the inputs and the output are.
+// Computes in `dtype`, for any dtypes of the inputs and the output.
 static lb_status run_as(lb_reference_call *c, lb_row_fn *const *rows,
                         lb_dtype dtype) {
   lb_tensor x, y, z;
@@ -106,7 +107,8 @@ LB_SIGNED(SAME, Div, y == 0 ? 0 : y == -1 ? LB_WRAP(T, 0, -, x) : x / y)
 LB_UNSIGNED(SAME, Div, y == 0 ? 0 : x / y)
 OPERATOR(Div, LB_NUMBERS)
 
-// The remainder r of C has the sign of x; that of ONNX without fmod y's.
+// The remainder r of C has the sign of x; that of ONNX Mod with fmod=0 has the
+// sign of y.
 #define FLOOR_MOD(r) ((r) != 0 && ((r) < 0) != (y < 0) ? (r) + y : (r))
 LB_FLOATS(SAME, Fmod, fmod(x, y))
 LB_SIGNED(SAME, Fmod, y == 0 || y == -1 ? 0 : x % y)
@@ -133,7 +135,7 @@ lb_status lb_reference_SwiGLU(lb_reference_call *c) {
   return run(c, SwiGLU_rows, (double)lb_attr_float(c->node, "alpha", 1));
 }
 
-// x to the y-th, wrapping; for y < 0 the fraction is cut off.
+// x to the power of y, wrapping; for y < 0 the result is truncated.
 static int64_t power(int64_t x, int64_t y) {
   if (y < 0) return x == 1 || x == -1 ? (y & 1 ? x : 1) : 0;
   uint64_t result = 1, square = (uint64_t)x;
@@ -143,7 +145,7 @@ static int64_t power(int64_t x, int64_t y) {
 }
 
 LB_FLOATS(SAME, Pow, pow(x, y))
-SAME(I64, lb_i64, int64_t, LB_KEEP, LB_KEEP, Pow, power(x, y))
+SAME(I64, lb_i64, int64_t, LB_IDENTITY, LB_IDENTITY, Pow, power(x, y))
 lb_status lb_reference_Pow(lb_reference_call *c) {
   static lb_row_fn *const rows[LB_DTYPE_COUNT] = {
       LB_FLOATS(ENTRY, Pow, )[LB_I64] = Pow_I64};
@@ -164,8 +166,8 @@ OPERATOR(BitwiseOr, LB_INTS)
 LB_INTS(SAME, BitwiseXor, x ^ y)
 OPERATOR(BitwiseXor, LB_INTS)
 
-// A shift by a negative count, or by all bits and more, leaves nothing but
-// copies of the sign: the count as unsigned is too large in both cases.
+// A shift by a negative count, or by at least the number of bits, leaves only
+// copies of the sign bit: as unsigned, the count is too large in both cases.
 #define BITS (8 * sizeof(T))
 LB_INTS(SAME, ShiftLeft, (uint64_t)y < BITS ? LB_WRAP(T, x, <<, y) : 0)
 TABLE(ShiftLeft, LB_INTS)
@@ -228,13 +230,14 @@ lb_status lb_reference_Where(lb_reference_call *c) {
   if (c->in[0].dtype != LB_BOOL)
     return lb_reference_bad_dtype(c, c->in[0].dtype);
   const lb_tensor *operands[] = {&c->out[0], &c->in[0], &c->in[1], &c->in[2]};
-  lb_each(c->pool, 4, operands, by_size[lb_dtype_size(c->out[0].dtype)], NULL);
+  lb_iter_all(c->pool, 4, operands, by_size[lb_dtype_size(c->out[0].dtype)],
+              NULL);
   return LB_OK;
 }
 
 // -- any number of inputs ----------------------------------------------------
 
-// to = to op from. Halves come here as float.
+// to = to op from. float16 and bfloat16 are converted to float before.
 #define FOLD(id, S, T, load, store, Name, ...)                               \
   ELEMENT(id, T, Name, T, __VA_ARGS__)                                       \
   static inline void Name##_##id##_at(const void *user, int64_t n,           \
@@ -253,7 +256,7 @@ lb_status lb_reference_Where(lb_reference_call *c) {
   LB_WIDE_FLOATS(X, __VA_ARGS__) \
   LB_INTS(X, __VA_ARGS__)
 
-// NaN wins.
+// NaN is propagated.
 LB_WIDE_FLOATS(FOLD, Max, x > y || isnan(x) ? x : y)
 LB_INTS(FOLD, Max, x > y ? x : y)
 TABLE(Max, WIDE_NUMBERS)
@@ -265,28 +268,29 @@ TABLE(Sum, LB_WIDE_FLOATS)
 LB_WIDE_FLOATS(FOLD, Quotient, x / y)
 TABLE(Quotient, LB_WIDE_FLOATS)
 
-static bool is_half(lb_dtype t) { return t == LB_F16 || t == LB_BF16; }
+static bool is_16bit_float(lb_dtype t) { return t == LB_F16 || t == LB_BF16; }
 
-static lb_status fold_in(lb_reference_call *c, lb_row_fn *const *rows,
-                         const lb_tensor *acc, const lb_tensor *t) {
+static lb_status accumulate(lb_reference_call *c, lb_row_fn *const *rows,
+                            const lb_tensor *acc, const lb_tensor *t) {
   lb_tensor x = *t;
   if (x.dtype != acc->dtype) LB_TRY(lb_reference_dense(c, t, acc->dtype, &x));
-  lb_each(c->pool, 2, (const lb_tensor *[]){acc, &x}, rows[acc->dtype], NULL);
+  lb_iter_all(c->pool, 2, (const lb_tensor *[]){acc, &x}, rows[acc->dtype],
+              NULL);
   return LB_OK;
 }
 
 static lb_status fold(lb_reference_call *c, lb_row_fn *const *rows, bool mean) {
   lb_tensor acc = c->out[0];
-  bool half = is_half(acc.dtype);
-  if (half) LB_TRY(lb_reference_temp(c, LB_F32, acc.rank, acc.dims, &acc));
+  bool is_16bit = is_16bit_float(acc.dtype);
+  if (is_16bit) LB_TRY(lb_reference_temp(c, LB_F32, acc.rank, acc.dims, &acc));
   if (!rows[acc.dtype]) return lb_reference_bad_dtype(c, acc.dtype);
   lb_convert(c->pool, &c->in[0], &acc);
   for (uint32_t i = 1; i < c->node->n_in; i++)
-    LB_TRY(fold_in(c, rows, &acc, &c->in[i]));
+    LB_TRY(accumulate(c, rows, &acc, &c->in[i]));
   double n = c->node->n_in;
   lb_tensor count = {.dtype = LB_F64, .data = &n};
-  if (mean) LB_TRY(fold_in(c, Quotient_rows, &acc, &count));
-  if (half) lb_convert(c->pool, &acc, &c->out[0]);
+  if (mean) LB_TRY(accumulate(c, Quotient_rows, &acc, &count));
+  if (is_16bit) lb_convert(c->pool, &acc, &c->out[0]);
   return LB_OK;
 }
 

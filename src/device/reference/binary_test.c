@@ -3,7 +3,7 @@
 
 #define FN(Name) LB_OP_##Name, lb_reference_##Name
 
-// Dims of both inputs and of the result, random but broadcastable.
+// Adds two inputs with random but broadcastable dims, and the output.
 static void two_inputs(test_case *t, lb_dtype dtype, double lo, double hi) {
   int64_t dims[LB_MAX_RANK], own[LB_MAX_RANK];
   int rank = case_dims(t, 0, 4, dims);
@@ -71,7 +71,7 @@ static void whole_one(test_case *t) {
   const arithmetic *a = &wholes[t->seed % 6];
   case_begin(t, a->op);
   two_inputs(t, case_integer(t), 0, 1);
-  for (int k = 0; k < 2; k++)  // all bits, so that everything overflows
+  for (int k = 0; k < 2; k++)  // random bits, so that everything overflows
     t->in[k] = case_random(t, t->in[k].dtype, t->in[k].rank, t->in[k].dims);
   CASE_CHECK(t, case_run(t, a->fn) == LB_CODE_OK);
   CASE_EACH(&t->out[0], i) {
@@ -172,7 +172,7 @@ static void fmod_takes_the_sign_of_the_dividend(void **state) {
   }
 }
 
-static void nan_wins_in_max_and_min(void **state) {
+static void max_and_min_propagate_nan(void **state) {
   (void)state;
   for (int d = 0; d < 4; d++) {
     lb_dtype f = float_dtypes[d];
@@ -196,7 +196,7 @@ static void nan_wins_in_max_and_min(void **state) {
   }
 }
 
-static void halves_round_once_in_sums(void **state) {
+static void f16_sums_round_once(void **state) {
   (void)state;
   // 2048 + 1 rounds back to 2048 in float16; 2048 + 1 + 1 does not.
   const example examples[] = {
@@ -232,7 +232,7 @@ static void pow_mixes_dtypes(void **state) {
   }
 }
 
-static void integer_powers_wrap_and_cut_fractions(void **state) {
+static void integer_powers_wrap_and_truncate(void **state) {
   (void)state;
   const example examples[] = {
       {FN(Pow),
@@ -345,7 +345,7 @@ static void where_one(test_case *t) {
     CASE_SAME(t, &out, i, side, from);
   }
 }
-CASE_TEST(where_picks_bits_unchanged, 100, where_one)
+CASE_TEST(where_copies_bits_unchanged, 100, where_one)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -354,14 +354,14 @@ int main(void) {
       cmocka_unit_test(division_never_traps),
       cmocka_unit_test(mod_takes_the_sign_of_the_divisor),
       cmocka_unit_test(fmod_takes_the_sign_of_the_dividend),
-      cmocka_unit_test(nan_wins_in_max_and_min),
-      cmocka_unit_test(halves_round_once_in_sums),
+      cmocka_unit_test(max_and_min_propagate_nan),
+      cmocka_unit_test(f16_sums_round_once),
       cmocka_unit_test(sums_of_one_keep_negative_zero),
       cmocka_unit_test(pow_mixes_dtypes),
-      cmocka_unit_test(integer_powers_wrap_and_cut_fractions),
+      cmocka_unit_test(integer_powers_wrap_and_truncate),
       cmocka_unit_test(shifts_past_the_width_leave_the_sign),
       cmocka_unit_test(comparisons_are_false_for_nan),
-      cmocka_unit_test(where_picks_bits_unchanged),
+      cmocka_unit_test(where_copies_bits_unchanged),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,10 @@
-// device/reference/case_test.h -- one call of a host operator, for tests:
-// random tensors in odd layouts, and a seed that brings a failing case back.
+// device/reference/case_test.h -- for tests: one call of a reference operator
+// on random tensors in unusual layouts, with a seed that reproduces a failing
+// case.
 //
-// Every tensor has memory of its own and no more of it than it needs, so that
-// the sanitizers see each step too far. A failure prints "LB_SEED=7 name":
-// with that in the environment the test runs this case alone.
+// Every tensor has its own memory, of exactly the size it needs, so that the
+// sanitizers see every access out of bounds. A failure prints "LB_SEED=7 name":
+// with that in the environment the test runs this case only.
 #ifndef LB_DEVICE_REFERENCE_CASE_TEST_H
 #define LB_DEVICE_REFERENCE_CASE_TEST_H
 
@@ -25,7 +26,7 @@ typedef struct test_case {
   uint64_t seed, state;
   lb_node node;
   lb_attr attrs[8];
-  lb_value *values[CASE_TENSORS];  // of its inputs: nobody makes them
+  lb_value *values[CASE_TENSORS];  // of its inputs; they have no producer
   lb_tensor in[CASE_TENSORS], out[CASE_TENSORS];
   void *blocks[64];  // owned
   int n_blocks;
@@ -41,7 +42,7 @@ static inline uint64_t case_bits(test_case *t) {
   return x * UINT64_C(0x9fb21c651e98df25) >> 16;
 }
 
-// In [lo, hi].
+// A random integer in [lo, hi].
 static inline int64_t case_int(test_case *t, int64_t lo, int64_t hi) {
   return lo + (int64_t)(case_bits(t) % (uint64_t)(hi - lo + 1));
 }
@@ -83,8 +84,8 @@ static inline void case_randomize(test_case *t, const lb_tensor *dense) {
     p[i] = (char)(dense->dtype == LB_BOOL ? case_bits(t) & 1 : case_bits(t));
 }
 
-// A view of x's elements in another layout: axes in any order in memory, some
-// backwards, some with gaps, starting at an odd address.
+// Copies x into another layout: axes in any order in memory, some reversed,
+// some with gaps, starting at an unaligned address.
 static inline lb_tensor case_scatter(test_case *t, const lb_tensor *x) {
   lb_tensor y = *x;
   int order[LB_MAX_RANK];
@@ -137,7 +138,7 @@ static inline int64_t case_int_at(const lb_tensor *x, const int64_t *index) {
   return v;
 }
 
-// Steps to the next element in row-major order; false after the last one.
+// Advances to the next element in row-major order; false after the last one.
 static inline bool case_next(const lb_tensor *x, int64_t *index) {
   for (int i = x->rank - 1; i >= 0; i--) {
     if (++index[i] < x->dims[i]) return true;
@@ -146,7 +147,7 @@ static inline bool case_next(const lb_tensor *x, int64_t *index) {
   return false;
 }
 
-// for (each element of x), with its index.
+// Loops over all elements of x, with their index.
 #define CASE_EACH(x, index)                                      \
   int64_t index[LB_MAX_RANK] = {0};                              \
   for (bool more_##index = lb_tensor_count(x) > 0; more_##index; \
@@ -214,7 +215,7 @@ static inline void case_end(test_case *t) {
 
 // -- running -----------------------------------------------------------------
 
-// Fails with the line that reproduces the case.
+// Fails with a message that says how to reproduce the case.
 #define CASE_CHECK(t, ok)                                 \
   do {                                                    \
     if (!(ok))                                            \
@@ -226,8 +227,8 @@ static inline void case_end(test_case *t) {
   CASE_CHECK(t, memcmp(case_at(x, ix), case_at(y, iy), \
                        lb_dtype_size((x)->dtype)) == 0)
 
-// Once more for each output that has been made, with all others unwanted: it
-// comes out the same.
+// Repeats the call once per output, with all other outputs unwanted, and checks
+// that the result is the same.
 static inline void case_each_alone(test_case *t, lb_reference_fn *fn) {
   lb_tensor all[CASE_TENSORS];
   memcpy(all, t->out, sizeof all);
@@ -259,7 +260,7 @@ static inline void case_repeat(const char *name, int n,
     case_repeat(#claim, n, one);    \
   }
 
-// A tensor of ints, a code, and nothing random: for fixed examples.
+// A dense int64 tensor, for fixed examples.
 static inline lb_tensor case_i64(test_case *t, int rank, const int64_t *dims,
                                  const int64_t *v) {
   lb_tensor x = case_dense(t, LB_I64, rank, dims);

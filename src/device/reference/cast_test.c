@@ -1,8 +1,9 @@
-// device/reference/cast_test.c -- every conversion, its roundings and its
+// device/reference/cast_test.c -- every conversion, its rounding and its
 // limits.
 #include "device/reference/formula_test.h"
 
-// Small integers exist in every dtype, so every pair must keep them.
+// Small integers are representable in every dtype, so every pair must preserve
+// them.
 static void pair_one(test_case *t) {
   int64_t dims[LB_MAX_RANK];
   int rank = case_dims(t, 0, 4, dims), n = LB_DTYPE_COUNT - 1;
@@ -44,7 +45,7 @@ static void cast_to(lb_dtype from, lb_dtype to, int n, const double *x,
 #define CAST(from, to, n, ...) cast_to(from, to, n, __VA_ARGS__)
 #define LIST(...) ((const double[]){__VA_ARGS__})
 
-static void floats_are_cut_off_at_the_point(void **state) {
+static void floats_are_truncated_to_integers(void **state) {
   (void)state;
   const double *x = LIST(1.9, -1.9, 0.5, -0.5, 127.99);
   const double *want = LIST(1, -1, 0, 0, 127);
@@ -55,24 +56,22 @@ static void floats_are_cut_off_at_the_point(void **state) {
   }
 }
 
-static void what_does_not_fit_is_defined(void **state) {
+static void out_of_range_values_are_defined(void **state) {
   (void)state;
   const double *x = LIST(NAN, INFINITY, -INFINITY, 1e30, 3e9, -129, 300);
-  const double least = -0x1p31, least64 = -0x1p63;
-  CAST(LB_F64, LB_I32, 7, x,
-       LIST(least, least, least, least, least, -129, 300));
-  CAST(LB_F32, LB_I64, 7, x,
-       LIST(least64, least64, least64, least64, 3e9, -129, 300));
+  const double min = -0x1p31, min64 = -0x1p63;
+  CAST(LB_F64, LB_I32, 7, x, LIST(min, min, min, min, min, -129, 300));
+  CAST(LB_F32, LB_I64, 7, x, LIST(min64, min64, min64, min64, 3e9, -129, 300));
   CAST(LB_F64, LB_I8, 7, x, LIST(0, 0, 0, 0, 0, 127, 44));
   CAST(LB_F64, LB_U8, 7, x, LIST(0, 0, 0, 0, 0, 127, 44));
   CAST(LB_F64, LB_U32, 7, x, LIST(0, 0, 0, 0, 3e9, 4294967167, 300));
   CAST(LB_F64, LB_U64, 3, LIST(0x1p63, 0x1p64, 12), LIST(0x1p63, 0, 12));
 }
 
-static void halves_round_to_even_once(void **state) {
+static void f16_and_bf16_round_to_even_once(void **state) {
   (void)state;
-  // Just above the middle of two neighbours: a detour over float would first
-  // land on the middle, then go down to even.
+  // Values just above the midpoint of two neighbours: converting through float
+  // would first round to the midpoint, then down to even.
   CAST(LB_F64, LB_F16, 4,
        LIST(1 + 0x1p-11, 1 + 0x1p-11 + 0x1p-40, 65519.99, 65520),
        LIST(1, 1 + 0x1p-10, 65504, INFINITY));
@@ -101,7 +100,7 @@ static void large_integers_round_once_too(void **state) {
   case_end(&t);
 }
 
-static void anything_but_zero_is_true(void **state) {
+static void any_nonzero_value_is_true(void **state) {
   (void)state;
   CAST(LB_F32, LB_BOOL, 5, LIST(0, -0.0, NAN, 1e-30, -2), LIST(0, 0, 1, 1, 1));
   CAST(LB_U64, LB_BOOL, 3, LIST(0, 1, 0x1p63), LIST(0, 1, 1));
@@ -127,11 +126,11 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(small_integers_survive_every_pair_of_dtypes),
       cmocka_unit_test(integers_wrap),
-      cmocka_unit_test(floats_are_cut_off_at_the_point),
-      cmocka_unit_test(what_does_not_fit_is_defined),
-      cmocka_unit_test(halves_round_to_even_once),
+      cmocka_unit_test(floats_are_truncated_to_integers),
+      cmocka_unit_test(out_of_range_values_are_defined),
+      cmocka_unit_test(f16_and_bf16_round_to_even_once),
       cmocka_unit_test(large_integers_round_once_too),
-      cmocka_unit_test(anything_but_zero_is_true),
+      cmocka_unit_test(any_nonzero_value_is_true),
       cmocka_unit_test(bit_cast_keeps_bits),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

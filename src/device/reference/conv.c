@@ -1,6 +1,6 @@
-// device/reference/conv.c -- convolutions as products of matrices that are
-// never built: weights [channels out, channels in x taps] times the windows of
-// the input, which are gathered panel by panel.
+// device/reference/conv.c -- convolutions as implicit GEMM: weights [output
+// channels, input channels x taps] times the windows of the input, which are
+// gathered panel by panel.
 #include <math.h>
 #include <string.h>
 
@@ -10,18 +10,19 @@
 
 // -- gathering ---------------------------------------------------------------
 
-// What the packing function sees: the channels of one group of one image.
-typedef struct image {
+// The input of the packing function: the channels of one group of one batch
+// item.
+typedef struct conv_input {
   const lb_window_geometry *w;
   const char *x;  // dense [channels, in...]
   size_t size;    // of an element: 4 or 8 bytes
   int64_t plane;  // elements of a channel
-} image;
+} conv_input;
 
-// Columns of a panel that lie in one row of the output.
+// Columns of a panel that belong to one row of the output.
 typedef struct segment {
   int64_t col, len;
-  int64_t origin[LB_MAX_RANK];  // where the first column's window begins
+  int64_t origin[LB_MAX_RANK];  // start of the first column's window
 } segment;
 
 static int segments_of(const lb_window_geometry *w, int64_t j0, int64_t jn,
@@ -40,9 +41,9 @@ static int segments_of(const lb_window_geometry *w, int64_t j0, int64_t jn,
   return count;
 }
 
-// The row of the input that a tap reads, or NULL outside the image.
-static const char *row_of(const image *m, const segment *s, int64_t channel,
-                          const int64_t *tap) {
+// The row of the input that a tap reads, or NULL if it is padding.
+static const char *row_of(const conv_input *m, const segment *s,
+                          int64_t channel, const int64_t *tap) {
   const lb_window_geometry *w = m->w;
   int64_t offset = 0;
   for (int d = 0; d < w->n - 1; d++) {
@@ -54,7 +55,8 @@ static const char *row_of(const image *m, const segment *s, int64_t channel,
   return m->x + offset * (int64_t)m->size;
 }
 
-// len elements from position x on, `stride` apart; zeros outside [0, width).
+// Reads len elements from position x on, `stride` apart; zeros outside [0,
+// width).
 #define GATHER(id, S, T)                                                   \
   static void gather_##id(T *to, const void *from, int64_t len, int64_t x, \
                           int64_t stride, int64_t width) {                 \
@@ -74,7 +76,7 @@ static const char *row_of(const image *m, const segment *s, int64_t channel,
 GATHER(u32, lb_u32, uint32_t)
 GATHER(u64, lb_u64, uint64_t)
 
-static void gather(const image *m, const segment *s, const char *row,
+static void gather(const conv_input *m, const segment *s, const char *row,
                    int64_t shift, char *to) {
   const lb_window_geometry *w = m->w;
   int last = w->n - 1;
@@ -90,7 +92,7 @@ static void gather(const image *m, const segment *s, const char *row,
 
 static void pack_windows(const void *b, int64_t k0, int64_t kn, int64_t j0,
                          int64_t jn, void *panel) {
-  const image *m = b;
+  const conv_input *m = b;
   const lb_window_geometry *w = m->w;
   segment segments[LB_GEMM_COLS];
   int count = segments_of(w, j0, jn, segments);
@@ -107,26 +109,26 @@ static void pack_windows(const void *b, int64_t k0, int64_t kn, int64_t j0,
   }
 }
 
-// -- the product -------------------------------------------------------------
+// -- the GEMM ----------------------------------------------------------------
 
-typedef struct conv {
+typedef struct ref_conv {
   lb_window_geometry w;
-  int64_t images, groups, channels_in, channels_out;  // channels per group
+  int64_t batch, groups, channels_in, channels_out;  // channels per group
   lb_dtype work;
-  image *parts;         // per image and group
+  conv_input *inputs;   // per batch item and group
   const char *weights;  // dense
   char *out;
-} conv;
+} ref_conv;
 
 static void conv_get(const void *user, int64_t i, lb_gemm *g) {
-  const conv *v = user;
+  const ref_conv *v = user;
   int64_t size = (int64_t)lb_dtype_size(v->work);
   g->a = v->weights + i % v->groups * g->m * g->k * size;
-  g->b = &v->parts[i];
+  g->b = &v->inputs[i];
   g->c = v->out + i * g->m * g->n * size;
 }
 
-// A kernel of one tap at every element: one long axis.
+// Treats a 1x1 kernel with stride 1 and no padding as one long axis.
 static void flatten(lb_window_geometry *w) {
   for (int d = 0; d < w->n; d++)
     if (w->kernel[d] != 1 || w->stride[d] != 1 || w->pad[d] != 0 ||
@@ -137,14 +139,14 @@ static void flatten(lb_window_geometry *w) {
 }
 
 static lb_status conv_init(lb_reference_call *c, const lb_tensor *x,
-                           const lb_tensor *weights, conv *v) {
+                           const lb_tensor *weights, ref_conv *v) {
   int64_t group = lb_attr_int(c->node, "group", 1);
   if (group < 1 || x->rank < 3 || weights->rank != x->rank ||
       x->dims[1] % group != 0 || weights->dims[0] % group != 0 ||
       weights->dims[1] != x->dims[1] / group)
     return lb_error(LB_INVALID, "group %lld does not divide the channels",
                     (long long)group);
-  v->images = x->dims[0];
+  v->batch = x->dims[0];
   v->groups = group;
   v->channels_in = x->dims[1] / group;
   v->channels_out = weights->dims[0] / group;
@@ -157,8 +159,8 @@ static lb_status conv_init(lb_reference_call *c, const lb_tensor *x,
   return lb_window_init(c, &v->w);
 }
 
-// x and weights are dense and of the work dtype, as out will be.
-static lb_status conv_run(lb_reference_call *c, conv *v, const lb_tensor *x,
+// x, weights and out are dense and of the work dtype.
+static lb_status conv_run(lb_reference_call *c, ref_conv *v, const lb_tensor *x,
                           const lb_tensor *weights, lb_tensor *out) {
   if (lb_tensor_count(out) == 0) return LB_OK;
   if (lb_tensor_count(x) == 0 || lb_tensor_count(weights) == 0) {
@@ -166,13 +168,13 @@ static lb_status conv_run(lb_reference_call *c, conv *v, const lb_tensor *x,
     return LB_OK;
   }
   flatten(&v->w);
-  int64_t count = v->images * v->groups;
-  v->parts = lb_arena_new(c->scratch, image, (size_t)count);
-  if (!v->parts) return lb_oom();
+  int64_t count = v->batch * v->groups;
+  v->inputs = lb_arena_new(c->scratch, conv_input, (size_t)count);
+  if (!v->inputs) return lb_oom();
   size_t size = lb_dtype_size(v->work);
   int64_t plane = lb_reference_product(v->w.n, v->w.in);
   for (int64_t i = 0; i < count; i++)
-    v->parts[i] = (image){
+    v->inputs[i] = (conv_input){
         &v->w,
         (const char *)x->data + i * v->channels_in * plane * (int64_t)size,
         size, plane};
@@ -193,7 +195,7 @@ static lb_status conv_run(lb_reference_call *c, conv *v, const lb_tensor *x,
   return LB_OK;
 }
 
-// -- a number per channel ----------------------------------------------------
+// -- per-channel operands ----------------------------------------------------
 
 static void add_f32(const void *user, int64_t n, char *const *p,
                     const int64_t *step) {
@@ -223,8 +225,8 @@ static void subtract_i32(const void *user, int64_t n, char *const *p,
     *(lb_u32 *)(p[0] + i * step[0]) -= *(const lb_u32 *)(p[1] + i * step[1]);
 }
 
-// A scalar or a vector of `channels` as a tensor that broadcasts along `axis`
-// of something of that rank.
+// Input i, a scalar or a vector of `channels` elements, as a tensor that
+// broadcasts along `axis` of a tensor of that rank.
 static lb_status per_channel(lb_reference_call *c, int i, lb_dtype dtype,
                              int rank, int axis, int64_t channels,
                              lb_tensor *out) {
@@ -232,7 +234,8 @@ static lb_status per_channel(lb_reference_call *c, int i, lb_dtype dtype,
   LB_TRY(lb_reference_dense(c, &c->in[i], dtype, &t));
   int64_t count = lb_tensor_count(&t);
   if (count != 1 && count != channels)
-    return lb_error(LB_INVALID, "input %d has %lld elements; 1 or %lld fit", i,
+    return lb_error(LB_INVALID,
+                    "input %d has %lld elements; it must have 1 or %lld", i,
                     (long long)count, (long long)channels);
   t.rank = rank;
   for (int d = 0; d < rank; d++) t.dims[d] = d == axis ? count : 1;
@@ -246,18 +249,18 @@ static lb_status add_bias(lb_reference_call *c, int i, lb_tensor *out) {
   lb_tensor bias;
   LB_TRY(per_channel(c, i, out->dtype, out->rank, 1, out->dims[1], &bias));
   const lb_tensor *operands[] = {out, &bias};
-  lb_each(c->pool, 2, operands,
-          out->dtype == LB_F32   ? add_f32
-          : out->dtype == LB_F64 ? add_f64
-                                 : add_i32,
-          NULL);
+  lb_iter_all(c->pool, 2, operands,
+              out->dtype == LB_F32   ? add_f32
+              : out->dtype == LB_F64 ? add_f64
+                                     : add_i32,
+              NULL);
   return LB_OK;
 }
 
 lb_status lb_reference_Conv(lb_reference_call *c) {
   if (!lb_dtype_is_float(c->in[0].dtype))
     return lb_reference_bad_dtype(c, c->in[0].dtype);
-  conv v = {.work = lb_work_dtype(c->in[0].dtype)};
+  ref_conv v = {.work = lb_work_dtype(c->in[0].dtype)};
   lb_tensor x, weights, out;
   LB_TRY(conv_init(c, &c->in[0], &c->in[1], &v));
   LB_TRY(lb_reference_dense(c, &c->in[0], v.work, &x));
@@ -270,72 +273,72 @@ lb_status lb_reference_Conv(lb_reference_call *c) {
 
 // -- quantised ---------------------------------------------------------------
 
-// Input i less its zero point, in int32; the zero point may be per channel
+// Input i minus its zero point, in int32; the zero point may be per channel
 // along axis 0.
-static lb_status centred(lb_reference_call *c, int i, int zero,
-                         lb_tensor *out) {
+static lb_status subtract_zero_point(lb_reference_call *c, int i,
+                                     int zero_point, lb_tensor *out) {
   lb_dtype t = c->in[i].dtype;
   if (t != LB_I8 && t != LB_U8) return lb_reference_bad_dtype(c, t);
   LB_TRY(lb_reference_dense(c, &c->in[i], LB_I32, out));
-  if (!lb_reference_given(c, zero)) return LB_OK;
+  if (!lb_reference_given(c, zero_point)) return LB_OK;
   lb_tensor z;
-  LB_TRY(per_channel(c, zero, LB_I32, out->rank, 0, out->dims[0], &z));
+  LB_TRY(per_channel(c, zero_point, LB_I32, out->rank, 0, out->dims[0], &z));
   const lb_tensor *operands[] = {out, &z};
-  lb_each(c->pool, 2, operands, subtract_i32, NULL);
+  lb_iter_all(c->pool, 2, operands, subtract_i32, NULL);
   return LB_OK;
 }
 
-// Inputs: x, its zero point, weights, their zero point.
-static lb_status integer_conv(lb_reference_call *c, const int in[4],
-                              lb_tensor *out) {
-  conv v = {.work = LB_I32};
+// `in` are the inputs x, its zero point, weights, and their zero point.
+static lb_status int8_conv(lb_reference_call *c, const int in[4],
+                           lb_tensor *out) {
+  ref_conv v = {.work = LB_I32};
   lb_tensor x, weights;
   LB_TRY(conv_init(c, &c->in[in[0]], &c->in[in[2]], &v));
   if (lb_reference_given(c, in[1]) && lb_tensor_count(&c->in[in[1]]) != 1)
     return lb_error(LB_INVALID, "the zero point of x must be one element");
-  LB_TRY(centred(c, in[0], in[1], &x));
-  LB_TRY(centred(c, in[2], in[3], &weights));
+  LB_TRY(subtract_zero_point(c, in[0], in[1], &x));
+  LB_TRY(subtract_zero_point(c, in[2], in[3], &weights));
   return conv_run(c, &v, &x, &weights, out);
 }
 
 lb_status lb_reference_ConvInteger(lb_reference_call *c) {
-  return integer_conv(c, (const int[]){0, 2, 1, 3}, &c->out[0]);
+  return int8_conv(c, (const int[]){0, 2, 1, 3}, &c->out[0]);
 }
 
-typedef struct requant {
+typedef struct conv_requant {
   float x_scale, y_scale;
-  double zero, lo, hi;
-} requant;
+  double zero_point, lo, hi;
+} conv_requant;
 
 static void requant_row(const void *user, int64_t n, char *const *p,
                         const int64_t *step) {
-  const requant *q = user;
+  const conv_requant *q = user;
   for (int64_t i = 0; i < n; i++) {
     float scale =
         q->x_scale * *(const lb_f32 *)(p[1] + i * step[1]) / q->y_scale;
     lb_i32 *at = (lb_i32 *)(p[0] + i * step[0]);
-    double y = rint((double)((float)*at * scale)) + q->zero;
-    y = y > q->lo ? y : q->lo;  // NaN too
+    double y = rint((double)((float)*at * scale)) + q->zero_point;
+    y = y > q->lo ? y : q->lo;  // also for NaN
     *at = (int32_t)(y < q->hi ? y : q->hi);
   }
 }
 
 lb_status lb_reference_QLinearConv(lb_reference_call *c) {
-  lb_tensor sums, scale;
+  lb_tensor acc, scale;
   double x_scale, y_scale;
-  requant q = {.lo = 0, .hi = 255};
+  conv_requant q = {.lo = 0, .hi = 255};
   if (c->out[0].dtype == LB_I8) q.lo = -128, q.hi = 127;
   LB_TRY(lb_reference_scalar(c, 1, 1, &x_scale));
   LB_TRY(lb_reference_scalar(c, 6, 1, &y_scale));
-  LB_TRY(lb_reference_scalar(c, 7, 0, &q.zero));
+  LB_TRY(lb_reference_scalar(c, 7, 0, &q.zero_point));
   q.x_scale = (float)x_scale, q.y_scale = (float)y_scale;
-  LB_TRY(lb_reference_temp(c, LB_I32, c->out[0].rank, c->out[0].dims, &sums));
-  LB_TRY(integer_conv(c, (const int[]){0, 2, 3, 5}, &sums));
-  LB_TRY(add_bias(c, 8, &sums));
-  LB_TRY(per_channel(c, 4, LB_F32, sums.rank, 1, sums.dims[1], &scale));
-  const lb_tensor *operands[] = {&sums, &scale};
-  lb_each(c->pool, 2, operands, requant_row, &q);
-  lb_convert(c->pool, &sums, &c->out[0]);
+  LB_TRY(lb_reference_temp(c, LB_I32, c->out[0].rank, c->out[0].dims, &acc));
+  LB_TRY(int8_conv(c, (const int[]){0, 2, 3, 5}, &acc));
+  LB_TRY(add_bias(c, 8, &acc));
+  LB_TRY(per_channel(c, 4, LB_F32, acc.rank, 1, acc.dims[1], &scale));
+  const lb_tensor *operands[] = {&acc, &scale};
+  lb_iter_all(c->pool, 2, operands, requant_row, &q);
+  lb_convert(c->pool, &acc, &c->out[0]);
   return LB_OK;
 }
 
@@ -343,12 +346,12 @@ lb_status lb_reference_QLinearConv(lb_reference_call *c) {
 
 typedef struct causal {
   int64_t channels, length, taps;
-  const lb_f32 *x, *weights, *bias, *past;  // bias, past: or NULL
-  lb_f32 *y, *present;                      // present: or NULL
+  const lb_f32 *x, *weights, *bias, *past;  // bias and past may be NULL
+  lb_f32 *y, *present;                      // present may be NULL
   bool silu;
 } causal;
 
-// Element t of [past, x], counted from the first element of past.
+// Element t of the concatenation [past, x].
 static float causal_at(const causal *v, int64_t row, int64_t t) {
   int64_t past = v->taps - 1;
   if (t >= past) return v->x[row * v->length + t - past];
@@ -391,7 +394,7 @@ lb_status lb_reference_CausalConvWithState(lb_reference_call *c) {
   if (c->in[0].dtype == LB_F64) return lb_reference_bad_dtype(c, LB_F64);
   LB_TRY(lb_reference_dense(c, &c->in[0], LB_F32, &x));
   LB_TRY(lb_reference_dense(c, &c->in[1], LB_F32, &weights));
-  LB_TRY(lb_work_room(c, 0, LB_F32, 3, x.dims, &y));
+  LB_TRY(lb_work_out_or_temp(c, 0, LB_F32, 3, x.dims, &y));
   bool wanted = lb_reference_wanted(c, 1);
   if (wanted) LB_TRY(lb_work_out(c, 1, LB_F32, &state));
   causal v = {

@@ -22,7 +22,7 @@ static void random_spec(test_case *t, spec *s) {
   }
 }
 
-static void give_attrs(test_case *t, spec *s) {
+static void add_attrs(test_case *t, spec *s) {
   case_attr_int(t, "group", s->group);
   case_attr_ints(t, "strides", s->stride, s->n);
   case_attr_ints(t, "dilations", s->dilation, s->n);
@@ -35,7 +35,7 @@ static void full(const spec *s, const int64_t *spatial, int64_t a, int64_t b,
   memcpy(dims + 2, spatial, (size_t)s->n * sizeof *spatial);
 }
 
-// One element of y: o is its index.
+// One element of y; o is its index.
 static double conv_sum(const test_case *t, const spec *s, const int64_t *o) {
   const lb_tensor *x = &t->in[0], *w = &t->in[1];
   int64_t per_in = w->dims[1], per_out = w->dims[0] / s->group;
@@ -62,22 +62,22 @@ static void conv_one(test_case *t) {
   int64_t dims[LB_MAX_RANK];
   random_spec(t, &s);
   for (int d = 0; d < s.n; d++) {
-    int64_t room = s.in[d] + s.pads[d] + s.pads[s.n + d] -
-                   (s.kernel[d] - 1) * s.dilation[d] - 1;
-    s.out[d] = room < 0 ? 0 : room / s.stride[d] + 1;
+    int64_t reach = s.in[d] + s.pads[d] + s.pads[s.n + d] -
+                    (s.kernel[d] - 1) * s.dilation[d] - 1;
+    s.out[d] = reach < 0 ? 0 : reach / s.stride[d] + 1;
   }
   int64_t in = case_int(t, 1, 3), out = case_int(t, 1, 6);
   lb_dtype dtype = number_float(t);
   case_begin(t, LB_OP_Conv);
-  give_attrs(t, &s);
+  add_attrs(t, &s);
   full(&s, s.in, case_int(t, 0, 4) ? 1 : 2, in * s.group, dims);
-  int64_t images = dims[0], channels = out * s.group;
+  int64_t batch = dims[0], channels = out * s.group;
   case_in(t, number_random(t, dtype, s.n + 2, dims));
   full(&s, s.kernel, channels, in, dims);
   case_in(t, number_random(t, dtype, s.n + 2, dims));
   bool bias = case_int(t, 0, 1);
   if (bias) case_in(t, number_random(t, dtype, 1, &channels));
-  full(&s, s.out, images, channels, dims);
+  full(&s, s.out, batch, channels, dims);
   t->out[0] = case_dense(t, dtype, s.n + 2, dims);
   CASE_CHECK(t, case_run(t, lb_reference_Conv) == LB_CODE_OK);
   CASE_EACH(&t->out[0], o) {
@@ -88,7 +88,8 @@ static void conv_one(test_case *t) {
 }
 CASE_TEST(conv_is_the_sum_over_windows, 150, conv_one)
 
-// One element of a transposed convolution: inputs that reach it.
+// One element of a transposed convolution: the sum over the inputs that
+// contribute to it.
 static double transposed_sum(const test_case *t, const spec *s,
                              const int64_t *o) {
   const lb_tensor *x = &t->in[0], *w = &t->in[1];
@@ -128,7 +129,7 @@ static void transposed_one(test_case *t) {
   }
   int64_t in = case_int(t, 1, 3), out = case_int(t, 1, 4);
   case_begin(t, LB_OP_ConvTranspose);
-  give_attrs(t, &s);
+  add_attrs(t, &s);
   full(&s, s.in, 1, in * s.group, dims);
   case_in(t, number_random(t, LB_F32, s.n + 2, dims));
   full(&s, s.kernel, in * s.group, out, dims);
@@ -139,9 +140,9 @@ static void transposed_one(test_case *t) {
   CASE_EACH(&t->out[0], o)
   CASE_CHECK(t, number_is(&t->out[0], o, transposed_sum(t, &s, o)));
 }
-CASE_TEST(conv_transpose_is_the_sum_over_reaching_inputs, 100, transposed_one)
+CASE_TEST(conv_transpose_sums_all_contributing_inputs, 100, transposed_one)
 
-static void same_padding_puts_the_odd_one_where_it_says(void **state) {
+static void same_upper_and_lower_place_the_odd_padding(void **state) {
   (void)state;
   for (int lower = 0; lower < 2; lower++) {
     test_case t = {0};
@@ -212,8 +213,8 @@ static void hostile_attributes_are_refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(conv_is_the_sum_over_windows),
-      cmocka_unit_test(conv_transpose_is_the_sum_over_reaching_inputs),
-      cmocka_unit_test(same_padding_puts_the_odd_one_where_it_says),
+      cmocka_unit_test(conv_transpose_sums_all_contributing_inputs),
+      cmocka_unit_test(same_upper_and_lower_place_the_odd_padding),
       cmocka_unit_test(integer_conv_pads_with_the_zero_point),
       cmocka_unit_test(causal_conv_carries_its_state),
       cmocka_unit_test(hostile_attributes_are_refused),

@@ -1,9 +1,9 @@
 // device/reference/conv_transpose.c -- ConvTranspose and Col2Im.
 //
-// ConvTranspose is computed from the output's side, so that every sum has one
-// owner: output o receives tap t of input i where i*stride + t*dilation - pad
-// is o. With weights reordered to [group, channels out, channels in x taps]
-// that is a product of matrices whose columns are gathered.
+// ConvTranspose is computed as a gather, so that every output is accumulated by
+// one thread: output o receives tap t of input i where i*stride + t*dilation -
+// pad == o. With weights reordered to [group, output channels, input channels x
+// taps] it is a GEMM whose columns are gathered.
 #include <string.h>
 
 #include "device/reference/elem.h"
@@ -13,14 +13,15 @@
 
 // -- ConvTranspose -----------------------------------------------------------
 
-typedef struct image {
-  const lb_window_geometry *w;  // in: of x; out: of y
+typedef struct conv_transpose_input {
+  const lb_window_geometry *w;  // `in` are dims of x, `out` of y
   const char *x;                // dense [channels, in...]
   size_t size;
   int64_t plane;
-} image;
+} conv_transpose_input;
 
-// The input that reaches output `at` through `tap` along axis d, or -1.
+// The input position that contributes to output `at` through `tap` along axis
+// d, or -1.
 static int64_t source(const lb_window_geometry *w, int d, int64_t at,
                       int64_t tap) {
   int64_t x = at + w->pad[d] - tap * w->dilation[d];
@@ -42,7 +43,7 @@ static int64_t source_offset(const lb_window_geometry *w, const int64_t *at,
 
 static void pack_sources(const void *b, int64_t k0, int64_t kn, int64_t j0,
                          int64_t jn, void *panel) {
-  const image *m = b;
+  const conv_transpose_input *m = b;
   const lb_window_geometry *w = m->w;
   int64_t at[LB_GEMM_COLS][LB_MAX_RANK], tap[LB_MAX_RANK];
   int64_t taps = lb_window_taps(w), channel = k0 / taps;
@@ -62,25 +63,25 @@ static void pack_sources(const void *b, int64_t k0, int64_t kn, int64_t j0,
   }
 }
 
-typedef struct transposed {
+typedef struct conv_transpose {
   lb_window_geometry w;
   int64_t groups, channels_in, channels_out;  // channels per group
-  image *parts;
+  conv_transpose_input *inputs;
   const char *weights;
   char *out;
-} transposed;
+} conv_transpose;
 
-static void transposed_get(const void *user, int64_t i, lb_gemm *g) {
-  const transposed *v = user;
+static void conv_transpose_get(const void *user, int64_t i, lb_gemm *g) {
+  const conv_transpose *v = user;
   int64_t size = (int64_t)lb_dtype_size(g->dtype);
   g->a = v->weights + i % v->groups * g->m * g->k * size;
-  g->b = &v->parts[i];
+  g->b = &v->inputs[i];
   g->c = v->out + i * g->m * g->n * size;
 }
 
-// Pads follow from the output's dims where those were asked for.
-static lb_status transposed_pads(const lb_reference_call *c,
-                                 lb_window_geometry *w) {
+// Derives pads from the output's dims where output_shape or auto_pad is given.
+static lb_status conv_transpose_pads(const lb_reference_call *c,
+                                     lb_window_geometry *w) {
   uint32_t n_adj, n_shape;
   const int64_t *adj = lb_attr_ints(c->node, "output_padding", &n_adj);
   lb_attr_ints(c->node, "output_shape", &n_shape);
@@ -102,7 +103,7 @@ static lb_status transposed_pads(const lb_reference_call *c,
   return LB_OK;
 }
 
-static lb_status transposed_init(lb_reference_call *c, transposed *v) {
+static lb_status conv_transpose_init(lb_reference_call *c, conv_transpose *v) {
   const lb_tensor *x = &c->in[0], *weights = &c->in[1];
   int64_t group = lb_attr_int(c->node, "group", 1);
   if (group < 1 || x->rank < 3 || weights->rank != x->rank ||
@@ -115,7 +116,8 @@ static lb_status transposed_init(lb_reference_call *c, transposed *v) {
   lb_window_geometry *w = &v->w;
   w->n = x->rank - 2;
   for (int d = 0; d < w->n; d++) {
-    w->in[d] = c->out[0].dims[2 + d];  // for the check: strides step over x
+    w->in[d] =
+        c->out[0].dims[2 + d];  // exchanged for the check: strides apply to x
     w->out[d] = x->dims[2 + d];
     w->kernel[d] = weights->dims[2 + d];
   }
@@ -123,11 +125,11 @@ static lb_status transposed_init(lb_reference_call *c, transposed *v) {
   LB_TRY(lb_window_check(c, w));
   memcpy(w->in, x->dims + 2, (size_t)w->n * sizeof *w->in);
   memcpy(w->out, c->out[0].dims + 2, (size_t)w->n * sizeof *w->out);
-  return transposed_pads(c, w);
+  return conv_transpose_pads(c, w);
 }
 
-// [in, out, taps] to [group, out, in, taps].
-static lb_status reorder(lb_reference_call *c, const transposed *v,
+// Transposes weights from [in, out, taps] to [group, out, in, taps].
+static lb_status reorder(lb_reference_call *c, const conv_transpose *v,
                          lb_dtype work, lb_tensor *out) {
   lb_tensor dense, from = {.dtype = work, .rank = 4};
   LB_TRY(lb_reference_dense(c, &c->in[1], work, &dense));
@@ -145,8 +147,8 @@ static lb_status reorder(lb_reference_call *c, const transposed *v,
   return LB_OK;
 }
 
-static lb_status transposed_run(lb_reference_call *c, transposed *v,
-                                const lb_tensor *x, lb_tensor *out) {
+static lb_status conv_transpose_run(lb_reference_call *c, conv_transpose *v,
+                                    const lb_tensor *x, lb_tensor *out) {
   if (lb_tensor_count(out) == 0) return LB_OK;
   if (lb_tensor_count(x) == 0 || lb_tensor_count(&c->in[1]) == 0) {
     memset(out->data, 0, lb_tensor_bytes(out));
@@ -157,10 +159,10 @@ static lb_status transposed_run(lb_reference_call *c, transposed *v,
   int64_t count = x->dims[0] * v->groups,
           plane = lb_reference_product(v->w.n, v->w.in);
   size_t size = lb_dtype_size(x->dtype);
-  v->parts = lb_arena_new(c->scratch, image, (size_t)count);
-  if (!v->parts) return lb_oom();
+  v->inputs = lb_arena_new(c->scratch, conv_transpose_input, (size_t)count);
+  if (!v->inputs) return lb_oom();
   for (int64_t i = 0; i < count; i++)
-    v->parts[i] = (image){
+    v->inputs[i] = (conv_transpose_input){
         &v->w,
         (const char *)x->data + i * v->channels_in * plane * (int64_t)size,
         size, plane};
@@ -176,7 +178,7 @@ static lb_status transposed_run(lb_reference_call *c, transposed *v,
   };
   g.a_row = g.k;
   g.c_row = g.n;
-  lb_gemm_batch(c->pool, &g, count, transposed_get, v);
+  lb_gemm_batch(c->pool, &g, count, conv_transpose_get, v);
   return LB_OK;
 }
 
@@ -209,20 +211,20 @@ lb_status lb_reference_ConvTranspose(lb_reference_call *c) {
   if (!lb_dtype_is_float(c->in[0].dtype))
     return lb_reference_bad_dtype(c, c->in[0].dtype);
   lb_dtype work = lb_work_dtype(c->in[0].dtype);
-  transposed v = {0};
+  conv_transpose v = {0};
   lb_tensor x, out;
-  LB_TRY(transposed_init(c, &v));
+  LB_TRY(conv_transpose_init(c, &v));
   LB_TRY(lb_reference_dense(c, &c->in[0], work, &x));
   LB_TRY(lb_work_out(c, 0, work, &out));
-  LB_TRY(transposed_run(c, &v, &x, &out));
+  LB_TRY(conv_transpose_run(c, &v, &x, &out));
   LB_TRY(add_bias(c, &out));
   return lb_work_done(c, 0, &out);
 }
 
 // -- Col2Im ------------------------------------------------------------------
 
-// A plane of the image: the sum of the taps that fall on each element, taps in
-// row-major order.
+// Computes one plane: each element is the sum of the taps that fall on it, in
+// row-major order of the taps.
 #define FOLD(id, S, T, load, store, ...)                               \
   static void fold_##id(const lb_window_geometry *w, const void *cols, \
                         void *image_) {                                \
@@ -316,9 +318,9 @@ lb_status lb_reference_Col2Im(lb_reference_call *c) {
   LB_TRY(lb_window_check(c, &w));
   if (lb_tensor_count(out) == 0) return LB_OK;
   for (int d = 0; d < w.n; d++) {
-    int64_t room = w.in[d] + w.pad[d] + w.pad_end[d] -
-                   (w.kernel[d] - 1) * w.dilation[d] - 1;
-    w.out[d] = room < 0 ? 0 : room / w.stride[d] + 1;
+    int64_t reach = w.in[d] + w.pad[d] + w.pad_end[d] -
+                    (w.kernel[d] - 1) * w.dilation[d] - 1;
+    w.out[d] = reach < 0 ? 0 : reach / w.stride[d] + 1;
   }
   int64_t blocks, rows, taps = lb_window_taps(&w);
   LB_TRY(lb_dims_count(w.n, w.out, &blocks));
@@ -326,8 +328,8 @@ lb_status lb_reference_Col2Im(lb_reference_call *c) {
       __builtin_mul_overflow(out->dims[1], taps, &rows) ||
       rows != c->in[0].dims[1])
     return lb_error(LB_INVALID,
-                    "%lld blocks of %lld taps are needed; the input has %lld "
-                    "columns of %lld",
+                    "%lld blocks of %lld taps are required, but the input has "
+                    "%lld columns of %lld",
                     (long long)blocks, (long long)taps,
                     (long long)c->in[0].dims[2], (long long)c->in[0].dims[1]);
   lb_tensor x;

@@ -1,4 +1,5 @@
-// device/reference/create.c -- tensors from shapes and from a few numbers.
+// device/reference/create.c -- operators that create tensors from shapes or
+// scalars.
 #include <string.h>
 
 #include "device/reference/elem.h"
@@ -12,7 +13,8 @@ lb_status lb_reference_Shape(lb_reference_call *c) {
   if (start < 0) start = 0;
   int64_t n = lb_tensor_count(y);
   if (n > 0 && (start > x->rank || n > x->rank - start))
-    return lb_error(LB_INVALID, "%lld dims from %lld on, of rank %d",
+    return lb_error(LB_INVALID,
+                    "%lld dims starting at dim %lld do not fit rank %d",
                     (long long)n, (long long)start, x->rank);
   lb_i64 *out = y->data;
   for (int64_t i = 0; i < n; i++) out[i] = x->dims[start + i];
@@ -64,10 +66,10 @@ lb_status lb_reference_Range(lb_reference_call *c) {
   return LB_OK;
 }
 
-// -- ones among others -------------------------------------------------------
+// -- EyeLike, OneHot ---------------------------------------------------------
 
-// A 1 of any dtype, into eight bytes.
-static lb_status make_one(lb_dtype dtype, void *out) {
+// Writes the value 1 of any dtype to `out`, which has eight bytes.
+static lb_status write_one(lb_dtype dtype, void *out) {
   double one = 1;
   lb_tensor from = {.dtype = LB_F64, .data = &one};
   lb_tensor to = {.dtype = dtype, .data = out};
@@ -79,7 +81,7 @@ lb_status lb_reference_EyeLike(lb_reference_call *c) {
   int64_t k = lb_attr_int(c->node, "k", 0);
   uint64_t one = 0;
   if (y.rank != 2) return lb_error(LB_INVALID, "rank %d is not 2", y.rank);
-  LB_TRY(make_one(y.dtype, &one));
+  LB_TRY(write_one(y.dtype, &one));
   lb_fill(c->pool, &y, NULL);
   int64_t rows = y.dims[0], cols = y.dims[1];
   if (rows == 0 || cols == 0 || k <= -rows || k >= cols) return LB_OK;
@@ -94,7 +96,8 @@ lb_status lb_reference_EyeLike(lb_reference_call *c) {
   return LB_OK;
 }
 
-// The output seen as [outer, depth, inner], with one index per outer and inner.
+// Views the output as [outer, depth, inner], with one index per outer and
+// inner.
 lb_status lb_reference_OneHot(lb_reference_call *c) {
   const lb_tensor *y = &c->out[0];
   lb_tensor indices, values;
@@ -109,9 +112,9 @@ lb_status lb_reference_OneHot(lb_reference_call *c) {
   lb_fill(c->pool, y, values.data);
   if (lb_tensor_count(y) == 0) return LB_OK;
   if (n * depth != lb_tensor_count(y))
-    return lb_error(LB_INVALID, "%lld indices of depth %lld do not fill %lld",
-                    (long long)n, (long long)depth,
-                    (long long)lb_tensor_count(y));
+    return lb_error(
+        LB_INVALID, "%lld indices of depth %lld do not fill %lld elements",
+        (long long)n, (long long)depth, (long long)lb_tensor_count(y));
   LB_TRY(lb_dims_count(y->rank - 1 - axis, y->dims + axis + 1, &inner));
   size_t size = lb_dtype_size(y->dtype);
   const char *on = (const char *)values.data + size;

@@ -1,4 +1,5 @@
-// device/reference/create_test.c -- tensors from shapes and from a few numbers.
+// device/reference/create_test.c -- operators that create tensors from shapes
+// or scalars.
 #include "device/reference/case_test.h"
 
 static lb_tensor one_number(test_case *t, lb_dtype dtype, double v) {
@@ -16,7 +17,7 @@ static double number_at(const lb_tensor *x, const int64_t *index) {
   return v;
 }
 
-static void shapes_are_cut_by_start(void **state) {
+static void shape_starts_at_start(void **state) {
   (void)state;
   struct {
     int64_t start, n, dims[3];
@@ -138,19 +139,19 @@ static void one_hot_one(test_case *t) {
 }
 
 CASE_TEST(constants_fill_any_shape, 200, constant_one)
-CASE_TEST(ranges_go_by_delta, 300, range_one)
+CASE_TEST(ranges_step_by_delta, 300, range_one)
 CASE_TEST(eyes_have_one_diagonal, 200, eye_one)
-CASE_TEST(one_hot_counts_from_either_end, 400, one_hot_one)
+CASE_TEST(one_hot_accepts_negative_indices, 400, one_hot_one)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(shapes_are_cut_by_start),
+      cmocka_unit_test(shape_starts_at_start),
       cmocka_unit_test(size_counts_elements),
       cmocka_unit_test(constants_fill_any_shape),
-      cmocka_unit_test(ranges_go_by_delta),
+      cmocka_unit_test(ranges_step_by_delta),
       cmocka_unit_test(ranges_of_extreme_integers_wrap),
       cmocka_unit_test(eyes_have_one_diagonal),
-      cmocka_unit_test(one_hot_counts_from_either_end),
+      cmocka_unit_test(one_hot_accepts_negative_indices),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,9 @@
-// device/reference/deform.c -- DeformConv: a convolution whose taps are moved
-// by offsets and read between elements.
+// device/reference/deform.c -- DeformConv: a convolution whose taps are
+// displaced by offsets and interpolated.
 //
-// A product of matrices like Conv: the panel holds samples, each interpolated
-// linearly along every axis, zero outside the input, times its mask.
+// It is an implicit GEMM like Conv: the panel holds samples, each interpolated
+// linearly along every axis, zero outside the input, and multiplied by its
+// mask.
 #include <math.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@ typedef struct deform {
   lb_window_geometry w;
   lb_dtype work;
   int64_t groups, channels_in, channels_out;  // channels per group
-  int64_t per_offset;                         // channels that share offsets
+  int64_t per_offset;  // number of channels that share offsets
   int64_t offset_groups, taps, in_plane, out_plane;
   const void *x, *offset, *mask, *weights;  // mask may be NULL
   char *out;
@@ -24,7 +25,7 @@ typedef struct deform {
 
 typedef struct part {
   const deform *v;
-  int64_t image, group;
+  int64_t batch, group;
 } part;
 
 static double element(const deform *v, const void *data, int64_t i) {
@@ -32,12 +33,13 @@ static double element(const deform *v, const void *data, int64_t i) {
                            : ((const lb_f64 *)data)[i];
 }
 
-// The input at a fractional position; plane is the offset of its channel.
+// Interpolates the input at a fractional position; plane is the offset of its
+// channel.
 static double sample(const deform *v, int64_t plane, const double *at) {
   const lb_window_geometry *w = &v->w;
   double sum = 0;
   for (int d = 0; d < w->n; d++)
-    if (!(at[d] > -1 && at[d] < (double)w->in[d])) return 0;  // NaN too
+    if (!(at[d] > -1 && at[d] < (double)w->in[d])) return 0;  // also for NaN
   for (int corner = 0; corner < 1 << w->n; corner++) {
     int64_t offset = 0;
     double weight = 1;
@@ -55,12 +57,12 @@ static double sample(const deform *v, int64_t plane, const double *at) {
   return sum;
 }
 
-// What output j of the image reads through tap k of a channel.
+// The value that output j reads through tap k of a channel.
 static double tap_value(const part *p, int64_t channel, int64_t k,
                         const int64_t *tap, int64_t j, const int64_t *o) {
   const deform *v = p->v;
   const lb_window_geometry *w = &v->w;
-  int64_t set = p->image * v->offset_groups + channel / v->per_offset;
+  int64_t set = p->batch * v->offset_groups + channel / v->per_offset;
   double at[LB_MAX_RANK];
   for (int d = 0; d < w->n; d++) {
     int64_t row = (set * v->taps + k) * w->n + d;
@@ -69,7 +71,7 @@ static double tap_value(const part *p, int64_t channel, int64_t k,
         element(v, v->offset, row * v->out_plane + j);
   }
   int64_t channels = v->groups * v->channels_in;
-  double x = sample(v, (p->image * channels + channel) * v->in_plane, at);
+  double x = sample(v, (p->batch * channels + channel) * v->in_plane, at);
   if (v->mask) x *= element(v, v->mask, (set * v->taps + k) * v->out_plane + j);
   return x;
 }
@@ -138,7 +140,7 @@ static lb_status deform_init(lb_reference_call *c, deform *v) {
   return LB_OK;
 }
 
-// Input i, dense, with `rows` planes of outputs per image.
+// Reads input i, dense, with `rows` output planes per batch item.
 static lb_status read_planes(lb_reference_call *c, const deform *v, int i,
                              int64_t rows, const void **out) {
   lb_tensor t;
@@ -148,8 +150,8 @@ static lb_status read_planes(lb_reference_call *c, const deform *v, int i,
   if (in->rank != c->out[0].rank || in->dims[0] != c->out[0].dims[0] ||
       in->dims[1] != rows ||
       memcmp(in->dims + 2, v->w.out, (size_t)v->w.n * sizeof *v->w.out) != 0)
-    return lb_error(LB_INVALID, "input %d must have %lld planes an image", i,
-                    (long long)rows);
+    return lb_error(LB_INVALID, "input %d must have %lld planes per batch item",
+                    i, (long long)rows);
   LB_TRY(lb_reference_dense(c, in, v->work, &t));
   *out = t.data;
   return LB_OK;

@@ -1,11 +1,12 @@
 // device/reference/einsum.c -- Einsum.
 //
-// A *label* is a letter of the equation, or one axis of the ellipsis. Seen by
-// labels, an operand is nothing but strides: 0 for a label it lacks or
-// repeats along, a sum for one it has twice (a diagonal). A label that one
-// operand alone has is summed there; then operands are taken together by twos,
-// each two a product of matrices, since the products of all of them grow with
-// the power of their number. What does not fit that is summed naively.
+// A *label* is a letter of the equation, or one axis of the ellipsis. In terms
+// of labels an operand is a set of strides: 0 for a label that it does not have
+// or broadcasts along, a sum of strides for one that it has twice (a diagonal).
+// A label that only one operand has is summed there first; then operands are
+// contracted pairwise, each pair as a GEMM, because the cost of contracting all
+// of them at once grows exponentially with their number. Anything that does not
+// fit this scheme is summed naively.
 #include <ctype.h>
 #include <string.h>
 
@@ -14,7 +15,10 @@
 #include "device/reference/window.h"
 
 enum { LETTERS = 128, MAX_LABELS = LETTERS + LB_MAX_RANK };
-enum { MAX_OPERANDS = 16, MAX_BETWEEN = 1 << 24 };  // elements of a product
+enum {
+  MAX_OPERANDS = 16,
+  MAX_INTERMEDIATE = 1 << 24
+};  // elements of an intermediate result
 
 typedef struct operand {
   const char *data;
@@ -25,20 +29,20 @@ typedef struct operand {
 typedef struct equation {
   int n_in;
   operand in[MAX_OPERANDS];
-  int64_t dims[MAX_LABELS];  // 0 size and unknown alike: see seen
+  int64_t dims[MAX_LABELS];  // valid where `seen`
   bool seen[MAX_LABELS];
   int count[MAX_LABELS];           // occurrences on the left
   int out[MAX_LABELS], n_out;      // labels of the output, in order
-  int sum[MAX_LABELS], n_sum;      // labels summed over, in order of appearance
+  int sum[MAX_LABELS], n_sum;      // summed labels, in order of appearance
   int order[MAX_LABELS], n_order;  // labels by first appearance
-  int dots;                        // axes of the ellipsis, at most
+  int dots;                        // maximum number of axes of the ellipsis
 } equation;
 
 static lb_status bad_term(const char *what) {
   return lb_error(LB_INVALID, "the equation %s", what);
 }
 
-// Axis `axis` of size `dim` and stride `stride` belongs to `label`.
+// Binds an axis of size `dim` and stride `stride` to `label`.
 static lb_status bind(equation *e, operand *o, int label, int64_t dim,
                       int64_t stride) {
   bool ellipsis = label >= LETTERS;
@@ -48,7 +52,7 @@ static lb_status bind(equation *e, operand *o, int label, int64_t dim,
     e->order[e->n_order++] = label;
   } else if (e->dims[label] != dim) {
     if (e->dims[label] != 1 && dim != 1)
-      return lb_error(LB_INVALID, "a label stands for sizes %lld and %lld",
+      return lb_error(LB_INVALID, "a label has the sizes %lld and %lld",
                       (long long)e->dims[label], (long long)dim);
     if (!ellipsis && o->has[label])
       return bad_term("has a diagonal of unequal sizes");
@@ -60,7 +64,7 @@ static lb_status bind(equation *e, operand *o, int label, int64_t dim,
   return LB_OK;
 }
 
-// One term such as "b...ij" against tensor t; *at stops behind it.
+// Parses one term such as "b...ij" against tensor t; *at ends up behind it.
 static lb_status read_term(equation *e, const char **at, const lb_tensor *t,
                            operand *o) {
   int letters = 0, axis = 0;
@@ -104,7 +108,8 @@ static lb_status add_dots(equation *e) {
   return LB_OK;
 }
 
-// Behind "->", or, without one, every letter that occurs once.
+// Parses the part after "->"; without one, the output has every letter that
+// occurs once.
 static lb_status read_output(equation *e, const char *at) {
   if (!*at) {
     LB_TRY(add_dots(e));
@@ -137,7 +142,7 @@ static lb_status parse(lb_reference_call *c, const lb_tensor *in, equation *e) {
   const char *at = lb_attr_str(c->node, "equation", "");
   e->n_in = (int)c->node->n_in;
   if (e->n_in > MAX_OPERANDS)
-    return lb_error(LB_UNSUPPORTED, "%d inputs; %d at most", e->n_in,
+    return lb_error(LB_UNSUPPORTED, "%d inputs; the maximum is %d", e->n_in,
                     MAX_OPERANDS);
   for (int i = 0; i < e->n_in; i++) {
     if (i > 0 && *at++ != ',') return bad_term("has fewer terms than inputs");
@@ -163,10 +168,10 @@ typedef struct labels {
 static void labels_add(const equation *e, labels *l, int label) {
   l->label[l->n++] = label;
   if (__builtin_mul_overflow(l->size, e->dims[label], &l->size))
-    l->size = INT64_MAX;  // arrange() will find that it has no room
+    l->size = INT64_MAX;  // the allocation in arrange() will fail
 }
 
-// A dense copy of an operand with axes in this order.
+// A dense copy of operand i with its axes in the order of `parts`.
 static lb_status arrange(lb_reference_call *c, const equation *e, int i,
                          lb_dtype dtype, const labels *const parts[3],
                          lb_tensor *out) {
@@ -182,24 +187,25 @@ static lb_status arrange(lb_reference_call *c, const equation *e, int i,
   return LB_OK;
 }
 
-typedef struct stack {
+typedef struct batch_gemm {
   lb_gemm_matrix *b;
   const char *a;
   char *c;
-} stack;
+} batch_gemm;
 
-static void stack_get(const void *user, int64_t i, lb_gemm *g) {
-  const stack *s = user;
+static void batch_gemm_get(const void *user, int64_t i, lb_gemm *g) {
+  const batch_gemm *s = user;
   int64_t size = (int64_t)lb_dtype_size(g->dtype);
   g->a = s->a + i * g->m * g->k * size;
   g->b = &s->b[i];
   g->c = s->c + i * g->m * g->n * size;
 }
 
-// [batch, rows, cols] dense to the output's order of labels.
-static void give(lb_reference_call *c, const equation *e,
-                 const labels *const parts[3], const lb_tensor *sums,
-                 const lb_tensor *out) {
+// Transposes the dense result [batch, rows, cols] to the output's order of
+// labels.
+static void write_output(lb_reference_call *c, const equation *e,
+                         const labels *const parts[3], const lb_tensor *sums,
+                         const lb_tensor *out) {
   int64_t stride[MAX_LABELS] = {0}, step = 1;
   for (int p = 2; p >= 0; p--)
     for (int k = parts[p]->n - 1; k >= 0; k--) {
@@ -213,8 +219,8 @@ static void give(lb_reference_call *c, const equation *e,
   lb_convert(c->pool, &from, out);
 }
 
-static lb_status product(lb_reference_call *c, const equation *e, lb_dtype work,
-                         const lb_tensor *out) {
+static lb_status contract_pair(lb_reference_call *c, const equation *e,
+                               lb_dtype work, const lb_tensor *out) {
   labels batch = {.size = 1}, rows = batch, cols = batch, sum = batch;
   for (int i = 0; i < e->n_out; i++) {
     int label = e->out[i];
@@ -232,8 +238,8 @@ static lb_status product(lb_reference_call *c, const equation *e, lb_dtype work,
   const int64_t dims[] = {batch.size, rows.size, cols.size};
   LB_TRY(lb_reference_temp(c, work, 3, dims, &sums));
   int64_t size = (int64_t)lb_dtype_size(work);
-  stack s = {lb_arena_new(c->scratch, lb_gemm_matrix, (size_t)batch.size),
-             a.data, sums.data};
+  batch_gemm s = {lb_arena_new(c->scratch, lb_gemm_matrix, (size_t)batch.size),
+                  a.data, sums.data};
   if (!s.b) return lb_oom();
   for (int64_t i = 0; i < batch.size; i++)
     s.b[i] = (lb_gemm_matrix){
@@ -248,8 +254,8 @@ static lb_status product(lb_reference_call *c, const equation *e, lb_dtype work,
                .a_col = 1,
                .pack = lb_gemm_pack_matrix,
                .c_row = cols.size};
-  lb_gemm_batch(c->pool, &g, batch.size, stack_get, &s);
-  give(c, e, (const labels *[]){&batch, &rows, &cols}, &sums, out);
+  lb_gemm_batch(c->pool, &g, batch.size, batch_gemm_get, &s);
+  write_output(c, e, (const labels *[]){&batch, &rows, &cols}, &sums, out);
   return LB_OK;
 }
 
@@ -268,7 +274,7 @@ static int64_t offset_of(const operand *o, int n, const int *list,
   return offset;
 }
 
-// A sum is of type A. Floats are added in double: see host.h.
+// A is the accumulator type. Floats are accumulated in double: see reference.h.
 #define SUMS(id, S, T, A)                                                     \
   static void sums_##id(void *user, int64_t begin, int64_t end, int worker) { \
     (void)worker;                                                             \
@@ -298,8 +304,8 @@ SUMS(i32, lb_u32, uint32_t, uint32_t)
 SUMS(i64, lb_u64, uint64_t, uint64_t)
 
 // `out` has the operands' dtype.
-static lb_status naive(lb_reference_call *c, const equation *e,
-                       const lb_tensor *out) {
+static lb_status sum_naively(lb_reference_call *c, const equation *e,
+                             const lb_tensor *out) {
   lb_dtype work = out->dtype;
   sums_job job = {.e = e, .out = out->data, .terms = 1};
   for (int i = 0; i < e->n_out; i++) job.out_dims[i] = e->dims[e->out[i]];
@@ -318,55 +324,55 @@ static lb_status naive(lb_reference_call *c, const equation *e,
   return LB_OK;
 }
 
-// -- by twos -----------------------------------------------------------------
+// -- pairwise contraction ----------------------------------------------------
 
-static bool held(const equation *e, int begin, int end, int label) {
+static bool has_label(const equation *e, int begin, int end, int label) {
   for (int i = begin; i < end; i++)
     if (e->in[i].has[label]) return true;
   return false;
 }
 
-// The equation of operands [begin, end) alone: labels that neither the output
+// The equation of operands [begin, end) only: labels that neither the output
 // nor another operand has are summed.
-static void part_of(const equation *e, int begin, int end, equation *out) {
+static void subequation(const equation *e, int begin, int end, equation *out) {
   out->n_in = end - begin;
   memcpy(out->in, e->in + begin, (size_t)out->n_in * sizeof *out->in);
   memcpy(out->dims, e->dims, sizeof out->dims);
   for (int i = 0; i < e->n_order; i++) {
     int label = e->order[i];
-    if (!held(e, begin, end, label)) continue;
-    if (in_output(e, label) || held(e, 0, begin, label) ||
-        held(e, end, e->n_in, label))
+    if (!has_label(e, begin, end, label)) continue;
+    if (in_output(e, label) || has_label(e, 0, begin, label) ||
+        has_label(e, end, e->n_in, label))
       out->out[out->n_out++] = label;
     else
       out->sum[out->n_sum++] = label;
   }
 }
 
-// What operands [begin, end) make becomes one operand, unless it would be too
-// large; a single one without labels to sum stays as it is.
+// Replaces operands [begin, end) by their contraction, unless that would be too
+// large; a single operand without labels to sum is left alone.
 static lb_status combine(lb_reference_call *c, equation *e, int begin, int end,
                          lb_dtype work) {
   equation *part = lb_arena_new(c->scratch, equation, 1);
   if (!part) return lb_oom();
-  part_of(e, begin, end, part);
+  subequation(e, begin, end, part);
   if (part->n_out + part->n_sum > LB_MAX_RANK) return LB_OK;
   if (part->n_in == 1 && part->n_sum == 0) return LB_OK;
-  lb_tensor made = {.rank = part->n_out};
+  lb_tensor result = {.rank = part->n_out};
   int64_t count = 1;
-  for (int i = 0; i < made.rank; i++) {
-    made.dims[i] = part->dims[part->out[i]];
-    if (__builtin_mul_overflow(count, made.dims[i], &count)) return LB_OK;
+  for (int i = 0; i < result.rank; i++) {
+    result.dims[i] = part->dims[part->out[i]];
+    if (__builtin_mul_overflow(count, result.dims[i], &count)) return LB_OK;
   }
-  if (count > MAX_BETWEEN) return LB_OK;
-  LB_TRY(lb_reference_temp(c, work, made.rank, made.dims, &made));
-  LB_TRY(part->n_in == 1 ? naive(c, part, &made)
-                         : product(c, part, work, &made));
+  if (count > MAX_INTERMEDIATE) return LB_OK;
+  LB_TRY(lb_reference_temp(c, work, result.rank, result.dims, &result));
+  LB_TRY(part->n_in == 1 ? sum_naively(c, part, &result)
+                         : contract_pair(c, part, work, &result));
   operand *o = &e->in[begin];
-  *o = (operand){.data = made.data};
-  for (int i = 0; i < made.rank; i++) {
+  *o = (operand){.data = result.data};
+  for (int i = 0; i < result.rank; i++) {
     o->has[part->out[i]] = true;
-    o->strides[part->out[i]] = made.strides[i];
+    o->strides[part->out[i]] = result.strides[i];
   }
   memmove(o + 1, e->in + end, (size_t)(e->n_in - end) * sizeof *o);
   e->n_in -= part->n_in - 1;
@@ -380,9 +386,9 @@ static lb_status simplify(lb_reference_call *c, equation *e, lb_dtype work) {
     n = e->n_in;
     LB_TRY(combine(c, e, 0, 2, work));
   }
-  int left = 0;  // labels still to be summed
+  int left = 0;  // labels that remain to be summed
   for (int i = 0; i < e->n_sum; i++)
-    if (held(e, 0, e->n_in, e->sum[i])) e->sum[left++] = e->sum[i];
+    if (has_label(e, 0, e->n_in, e->sum[i])) e->sum[left++] = e->sum[i];
   e->n_sum = left;
   return LB_OK;
 }
@@ -399,9 +405,9 @@ lb_status lb_reference_Einsum(lb_reference_call *c) {
   LB_TRY(parse(c, in, e));
   if (lb_tensor_count(&c->out[0]) == 0) return LB_OK;
   LB_TRY(simplify(c, e, work));
-  if (e->n_in == 2) return product(c, e, work, &c->out[0]);
+  if (e->n_in == 2) return contract_pair(c, e, work, &c->out[0]);
   lb_tensor out;
   LB_TRY(lb_work_out(c, 0, work, &out));
-  LB_TRY(naive(c, e, &out));
+  LB_TRY(sum_naively(c, e, &out));
   return lb_work_done(c, 0, &out);
 }

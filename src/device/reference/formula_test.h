@@ -1,5 +1,5 @@
-// device/reference/formula_test.h -- numbers in and out of tensors, whatever
-// their dtype, for tests that compare with formulas in double or int64.
+// device/reference/formula_test.h -- reads and writes tensor elements of any
+// dtype as numbers, for tests that compare with formulas in double or int64.
 #ifndef LB_DEVICE_REFERENCE_FORMULA_TEST_H
 #define LB_DEVICE_REFERENCE_FORMULA_TEST_H
 
@@ -19,7 +19,7 @@ static inline lb_dtype case_integer(test_case *t) {
   return int_dtypes[case_int(t, 0, 7)];
 }
 
-// One rounding of `dtype`, relative.
+// The relative error of one rounding to `dtype`.
 static inline double rounding(lb_dtype dtype) {
   switch (dtype) {
     case LB_F64: return 0x1p-52;
@@ -59,7 +59,7 @@ static inline double case_number(test_case *t, double lo, double hi) {
   return lo + (hi - lo) * (double)case_int(t, 0, 1 << 20) * 0x1p-20;
 }
 
-// Random numbers from lo to hi, in some layout.
+// Random numbers from lo to hi, in a random layout.
 static inline lb_tensor case_numbers(test_case *t, lb_dtype dtype, int rank,
                                      const int64_t *dims, double lo,
                                      double hi) {
@@ -68,8 +68,9 @@ static inline lb_tensor case_numbers(test_case *t, lb_dtype dtype, int rank,
   return case_scatter(t, &x);
 }
 
-static inline int case_dims(test_case *t, int least, int most, int64_t *dims) {
-  int rank = (int)case_int(t, least, most);
+static inline int case_dims(test_case *t, int min_rank, int max_rank,
+                            int64_t *dims) {
+  int rank = (int)case_int(t, min_rank, max_rank);
   for (int i = 0; i < rank; i++) dims[i] = case_dim(t);
   return rank;
 }
@@ -82,7 +83,8 @@ static inline lb_tensor case_floats(test_case *t, lb_dtype dtype,
   return x;
 }
 
-// The index into x that broadcasting gives for `index` of `rank` dims.
+// The index into x that corresponds to `index`, of `rank` dims, by
+// broadcasting.
 static inline void broadcast(const lb_tensor *x, int rank, const int64_t *index,
                              int64_t *out) {
   for (int i = 0; i < x->rank; i++)

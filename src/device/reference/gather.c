@@ -1,7 +1,7 @@
-// device/reference/gather.c -- reading by index.
+// device/reference/gather.c -- Gather, GatherElements and GatherND.
 //
-// Gather and GatherND become one pick: an axis with a table of offsets, made
-// from checked indices, among axes of the data as they are.
+// Gather and GatherND become one lb_gather: an axis with a table of offsets,
+// computed from checked indices, among strided axes of the data.
 #include <stdatomic.h>
 
 #include "device/reference/index.h"
@@ -11,7 +11,8 @@
 lb_status lb_reference_index(int64_t index, int axis, int64_t dim,
                              int64_t *out) {
   if (index < -dim || index >= dim)
-    return lb_error(LB_INVALID, "index %lld is out of range for axis %d, %lld",
+    return lb_error(LB_INVALID,
+                    "index %lld is out of range for axis %d of size %lld",
                     (long long)index, axis, (long long)dim);
   *out = index < 0 ? index + dim : index;
   return LB_OK;
@@ -24,17 +25,17 @@ lb_status lb_reference_Gather(lb_reference_call *c) {
   const int64_t *indices;
   int64_t n, *at, steps[LB_MAX_RANK];
   LB_TRY(lb_reference_ints(c, 1, &indices, &n));
-  LB_TRY(lb_reference_table(c, n, &at));
-  lb_byte_steps(x, steps);
+  LB_TRY(lb_reference_ints_temp(c, n, &at));
+  lb_byte_strides(x, steps);
   for (int64_t i = 0; i < n; i++) {
     LB_TRY(lb_reference_index(indices[i], axis, x->dims[axis], &at[i]));
     at[i] *= steps[axis];
   }
-  lb_pick p = {0};
-  lb_pick_axes(&p, x, 0, axis);
-  lb_pick_table(&p, n, at);
-  lb_pick_axes(&p, x, axis + 1, x->rank);
-  lb_pick_run(c->pool, &p, lb_dtype_size(x->dtype), x->data, c->out[0].data);
+  lb_gather p = {0};
+  lb_gather_axes(&p, x, 0, axis);
+  lb_gather_table(&p, n, at);
+  lb_gather_axes(&p, x, axis + 1, x->rank);
+  lb_gather_run(c->pool, &p, lb_dtype_size(x->dtype), x->data, c->out[0].data);
   return LB_OK;
 }
 
@@ -45,23 +46,25 @@ lb_status lb_check_elements(const lb_tensor *x, const lb_tensor *indices,
                     x->rank);
   for (int i = 0; i < x->rank && lb_tensor_count(indices) > 0; i++)
     if (i != axis && indices->dims[i] > x->dims[i])
-      return lb_error(LB_INVALID, "axis %d of the indices, %lld, exceeds %lld",
-                      i, (long long)indices->dims[i], (long long)x->dims[i]);
+      return lb_error(
+          LB_INVALID,
+          "axis %d of the indices has size %lld, which exceeds %lld", i,
+          (long long)indices->dims[i], (long long)x->dims[i]);
   return LB_OK;
 }
 
-// One axis of x is read by index; the place along the others is that of the
-// index.
+// One axis of x is indexed; the coordinates along the other axes are those of
+// the index.
 typedef struct elements {
-  int64_t dim, step;  // of the axis; bytes
+  int64_t dim, step;  // of the axis; step in bytes
   size_t size;        // of an element
-  bool wide;          // indices have 8 bytes, not 4
-  atomic_llong *bad;  // one out of range; 0: none
+  bool wide;          // indices are int64, not int32
+  atomic_llong *bad;  // an index that is out of range; 0: none
 } elements;
 
-// Operands are the output, the indices, and x, which does not move along the
+// The operands are the output, the indices, and x, with stride 0 along the
 // axis.
-static inline __attribute__((always_inline)) void pick_elements(
+static inline __attribute__((always_inline)) void gather_elements(
     const elements *e, int64_t n, char *const *p, const int64_t *step,
     size_t size, bool wide) {
   for (int64_t k = 0; k < n; k++) {
@@ -83,18 +86,18 @@ static inline __attribute__((always_inline)) void pick_elements(
   }
 }
 
-#define PICK(size)                                   \
-  e->wide ? pick_elements(e, n, p, step, size, true) \
-          : pick_elements(e, n, p, step, size, false)
+#define GATHER(size)                                   \
+  e->wide ? gather_elements(e, n, p, step, size, true) \
+          : gather_elements(e, n, p, step, size, false)
 
 static void elements_row(const void *user, int64_t n, char *const *p,
                          const int64_t *step) {
   const elements *e = user;
   switch (e->size) {
-    case 1: PICK(1); break;
-    case 2: PICK(2); break;
-    case 4: PICK(4); break;
-    default: PICK(8); break;
+    case 1: GATHER(1); break;
+    case 2: GATHER(2); break;
+    case 4: GATHER(4); break;
+    default: GATHER(8); break;
   }
 }
 
@@ -107,7 +110,7 @@ lb_status lb_reference_GatherElements(lb_reference_call *c) {
     return lb_reference_bad_dtype(c, indices->dtype);
   if (lb_tensor_count(indices) == 0) return LB_OK;
   int64_t steps[LB_MAX_RANK], dim = x->dims[axis], index;
-  lb_byte_steps(x, steps);
+  lb_byte_strides(x, steps);
   atomic_llong bad = 0;
   elements e = {.dim = dim,
                 .step = steps[axis],
@@ -115,15 +118,15 @@ lb_status lb_reference_GatherElements(lb_reference_call *c) {
                 .wide = indices->dtype == LB_I64,
                 .bad = &bad};
   if (dim == 0) return lb_reference_index(0, axis, dim, &index);
-  lb_tensor still = *x;
-  memcpy(still.dims, indices->dims, sizeof still.dims);
-  still.strides[axis] = 0;
-  lb_each(c->pool, 3, (const lb_tensor *[]){&c->out[0], indices, &still},
-          elements_row, &e);
+  lb_tensor fixed = *x;
+  memcpy(fixed.dims, indices->dims, sizeof fixed.dims);
+  fixed.strides[axis] = 0;
+  lb_iter_all(c->pool, 3, (const lb_tensor *[]){&c->out[0], indices, &fixed},
+              elements_row, &e);
   return bad ? lb_reference_index(bad, axis, dim, &index) : LB_OK;
 }
 
-// Where batch number `batch` of x lies, counted along its first n axes.
+// The offset of batch item `batch` of x, counted along its first n axes.
 static int64_t batch_offset(const lb_tensor *x, const int64_t *steps, int n,
                             int64_t batch) {
   int64_t offset = 0;
@@ -146,7 +149,7 @@ static lb_status check_tuples(const lb_tensor *x, const lb_tensor *indices,
                     (long long)(q > 0 ? indices->dims[q - 1] : 0));
   for (int i = 0; i < batch_dims; i++)
     if (x->dims[i] != indices->dims[i])
-      return lb_error(LB_INVALID, "batch axis %d: %lld and %lld", i,
+      return lb_error(LB_INVALID, "batch axis %d has sizes %lld and %lld", i,
                       (long long)x->dims[i], (long long)indices->dims[i]);
   return LB_OK;
 }
@@ -161,8 +164,8 @@ lb_status lb_tuple_offsets(lb_reference_call *c, const lb_tensor *x,
   LB_TRY(lb_reference_ints(c, 1, &ints, &count));
   LB_TRY(lb_dims_count(q - 1, indices->dims, n));
   LB_TRY(lb_dims_count(q - 1 - b, indices->dims + b, &per_batch));
-  LB_TRY(lb_reference_table(c, *n, out));
-  lb_byte_steps(x, steps);
+  LB_TRY(lb_reference_ints_temp(c, *n, out));
+  lb_byte_strides(x, steps);
   for (int64_t k = 0; k < *n; k++) {
     int64_t offset = batch_offset(x, steps, b, k / per_batch);
     for (int i = 0; i < len; i++) {
@@ -181,9 +184,9 @@ lb_status lb_reference_GatherND(lb_reference_call *c) {
   int64_t *at, n;
   LB_TRY(lb_tuple_offsets(c, x, indices, b, &at, &n));
   int inner = (int)(b + indices->dims[indices->rank - 1]);
-  lb_pick p = {0};
-  lb_pick_table(&p, n, at);
-  lb_pick_axes(&p, x, inner, x->rank);
-  lb_pick_run(c->pool, &p, lb_dtype_size(x->dtype), x->data, c->out[0].data);
+  lb_gather p = {0};
+  lb_gather_table(&p, n, at);
+  lb_gather_axes(&p, x, inner, x->rank);
+  lb_gather_run(c->pool, &p, lb_dtype_size(x->dtype), x->data, c->out[0].data);
   return LB_OK;
 }

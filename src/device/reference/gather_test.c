@@ -1,4 +1,4 @@
-// device/reference/gather_test.c -- reading by index, against the definitions.
+// device/reference/gather_test.c -- gather operators against their definitions.
 #include "device/reference/case_test.h"
 
 static int random_dims(test_case *t, int lo, int hi, int64_t *dims) {
@@ -7,7 +7,7 @@ static int random_dims(test_case *t, int lo, int hi, int64_t *dims) {
   return rank;
 }
 
-// An index into dim places, counted from either end.
+// A random index into `dim` elements, positive or negative.
 static int64_t some_index(test_case *t, int64_t dim) {
   return case_int(t, -dim, dim - 1);
 }
@@ -121,23 +121,25 @@ static void indices_out_of_range_are_named(void **state) {
   (void)state;
   int64_t two[] = {2, 2}, one[] = {1};
   expect_refusal(lb_reference_Gather, 1, one, 3,
-                 "index 3 is out of range for axis 0, 3");
+                 "index 3 is out of range for axis 0 of size 3");
   expect_refusal(lb_reference_Gather, 1, one, -4,
-                 "index -4 is out of range for axis 0, 3");
-  expect_refusal(lb_reference_Gather, 1, one, INT64_MIN,
-                 "index -9223372036854775808 is out of range for axis 0, 3");
+                 "index -4 is out of range for axis 0 of size 3");
+  expect_refusal(
+      lb_reference_Gather, 1, one, INT64_MIN,
+      "index -9223372036854775808 is out of range for axis 0 of size 3");
   expect_refusal(lb_reference_GatherElements, 2, two, 3,
-                 "index 3 is out of range for axis 0, 3");
+                 "index 3 is out of range for axis 0 of size 3");
   expect_refusal(lb_reference_GatherND, 2, two, 4,
-                 "index 4 is out of range for axis 1, 4");
-  expect_refusal(lb_reference_GatherND, 2, two, INT64_MAX,
-                 "index 9223372036854775807 is out of range for axis 1, 4");
+                 "index 4 is out of range for axis 1 of size 4");
+  expect_refusal(
+      lb_reference_GatherND, 2, two, INT64_MAX,
+      "index 9223372036854775807 is out of range for axis 1 of size 4");
 }
 
 static void indices_larger_than_the_data_are_refused(void **state) {
   (void)state;
   expect_refusal(lb_reference_GatherElements, 2, (int64_t[]){2, 5}, 0,
-                 "axis 1 of the indices, 5, exceeds 4");
+                 "axis 1 of the indices has size 5, which exceeds 4");
   expect_refusal(lb_reference_GatherND, 1, (int64_t[]){3}, 0,
                  "batch_dims 0 does not fit ranks 2 and 1 with index tuples of "
                  "3");

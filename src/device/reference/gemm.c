@@ -1,5 +1,4 @@
-// device/reference/gemm.c -- products of matrices in blocks, and packing for
-// them.
+// device/reference/gemm.c -- blocked GEMM, and packing of B.
 #include "device/reference/gemm.h"
 
 #include <assert.h>
@@ -36,7 +35,8 @@ static void run_block(const lb_gemm *g, int64_t i0, int64_t i1, int64_t j0,
     case LB_F64: f64_block(g, i0, i1, j0, j1); break;
     case LB_I32: u32_block(g, i0, i1, j0, j1); break;
     case LB_I64: u64_block(g, i0, i1, j0, j1); break;
-    default: assert(g->dtype == LB_F32);  // no other sums exist
+    default:
+      assert(g->dtype == LB_F32);  // there are no other accumulator types
   }
 }
 
@@ -44,19 +44,19 @@ void lb_gemm_run(const lb_gemm *g) {
   if (g->m > 0 && g->n > 0) run_block(g, 0, g->m, 0, g->n);
 }
 
-// -- many at once ------------------------------------------------------------
+// -- batches -----------------------------------------------------------------
 
-// What one task computes of c: enough rows to pay for packing.
+// The block of C that one task computes: enough rows to amortise packing.
 enum { BLOCK_ROWS = 128, BLOCK_COLS = 4 * LB_GEMM_COLS };
 
-// Multiply-adds worth handing to another thread.
+// Minimum number of multiply-adds per task.
 enum { TASK_WORK = 1 << 16 };
 
 typedef struct batch_job {
   const lb_gemm *like;
   lb_gemm_get *get;
   const void *user;
-  int64_t down, across;  // blocks of one product
+  int64_t down, across;  // blocks of one GEMM
 } batch_job;
 
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -87,7 +87,7 @@ void lb_gemm_batch(lb_pool *pool, const lb_gemm *like, int64_t count,
 
 // -- packing -----------------------------------------------------------------
 
-// The order of the loops follows the memory of b.
+// The loop order follows the memory layout of B.
 #define PACK(id, From, To, expr)                                         \
   static void pack_##id(const lb_gemm_matrix *m, int64_t k0, int64_t kn, \
                         int64_t j0, int64_t jn, To *panel) {             \
@@ -107,8 +107,8 @@ void lb_gemm_batch(lb_pool *pool, const lb_gemm *like, int64_t count,
       }                                                                  \
   }
 PACK(f32, lb_f32, float, x)
-PACK(f16, lb_half, float, lb_f16_to_f32(x))
-PACK(bf16, lb_half, float, lb_bf16_to_f32(x))
+PACK(f16, lb_bits16, float, lb_f16_to_f32(x))
+PACK(bf16, lb_bits16, float, lb_bf16_to_f32(x))
 PACK(f64, lb_f64, double, x)
 PACK(i8, lb_i8, uint32_t, x)
 PACK(u8, lb_u8, uint32_t, x)
@@ -117,7 +117,7 @@ PACK(u16, lb_u16, uint32_t, x)
 PACK(u32, lb_u32, uint32_t, x)
 PACK(u64, lb_u64, uint64_t, x)
 
-// Whole rows of a panel, the common case: copied.
+// Copies whole rows of a panel, the common case.
 static void pack_rows(const lb_gemm_matrix *m, int64_t k0, int64_t kn,
                       int64_t j0, int64_t jn, char *panel) {
   size_t size = lb_dtype_size(m->dtype);
@@ -126,17 +126,17 @@ static void pack_rows(const lb_gemm_matrix *m, int64_t k0, int64_t kn,
     memcpy(panel, b + k * m->row * (int64_t)size, (size_t)jn * size);
 }
 
-static void subtract_zero(const lb_gemm_matrix *m, int64_t kn, int64_t j0,
-                          int64_t jn, uint32_t *panel) {
+static void subtract_zero_point(const lb_gemm_matrix *m, int64_t kn, int64_t j0,
+                                int64_t jn, uint32_t *panel) {
   for (int64_t k = 0; k < kn; k++, panel += LB_GEMM_COLS)
     for (int64_t j = 0; j < jn; j++)
-      panel[j] -= (uint32_t)m->zero[(j0 + j) * m->zero_col];
+      panel[j] -= (uint32_t)m->zero_point[(j0 + j) * m->zero_point_col];
 }
 
 void lb_gemm_pack_matrix(const void *b, int64_t k0, int64_t kn, int64_t j0,
                          int64_t jn, void *panel) {
   const lb_gemm_matrix *m = b;
-  if (m->col == 1 && m->dtype == m->sums) {
+  if (m->col == 1 && m->dtype == m->acc) {
     pack_rows(m, k0, kn, j0, jn, panel);
   } else {
     switch (m->dtype) {
@@ -154,10 +154,10 @@ void lb_gemm_pack_matrix(const void *b, int64_t k0, int64_t kn, int64_t j0,
       default: pack_u8(m, k0, kn, j0, jn, panel); break;
     }
   }
-  if (m->zero) subtract_zero(m, kn, j0, jn, panel);
+  if (m->zero_point) subtract_zero_point(m, kn, j0, jn, panel);
 }
 
-// -- the dtype sums are made in ----------------------------------------------
+// -- the accumulator dtype ---------------------------------------------------
 
 lb_dtype lb_work_dtype(lb_dtype t) {
   switch (t) {
@@ -180,8 +180,8 @@ lb_status lb_work_out(lb_reference_call *c, int i, lb_dtype work,
   return LB_OK;
 }
 
-lb_status lb_work_room(lb_reference_call *c, int i, lb_dtype work, int rank,
-                       const int64_t *dims, lb_tensor *out) {
+lb_status lb_work_out_or_temp(lb_reference_call *c, int i, lb_dtype work,
+                              int rank, const int64_t *dims, lb_tensor *out) {
   if (lb_reference_wanted(c, i)) return lb_work_out(c, i, work, out);
   return lb_reference_temp(c, work, rank, dims, out);
 }

@@ -1,12 +1,12 @@
-// device/reference/gemm_tile.h -- a block of a product, for one type of sum.
+// device/reference/gemm_tile.h -- a block of a GEMM, for one accumulator type.
 //
-// Included by gemm.c once per type, with T (the type), S (how it lies in
-// memory) and NAME(x) defined. Four rows by two vectors stay in registers.
+// Included by gemm.c once per type, with T (the type), S (its unaligned element
+// type) and NAME(x) defined. Four rows by two vectors are kept in registers.
 typedef T NAME(vec) __attribute__((vector_size(16)));
 #define V NAME(vec)
 enum { NAME(lanes) = 16 / sizeof(T), NAME(width) = 2 * NAME(lanes) };
 
-// Two vectors of c's row, of which w elements exist.
+// Loads two vectors of a row of C, of which w elements exist.
 static inline void NAME(load)(const S *c, int64_t w, V *lo, V *hi) {
   T t[NAME(width)] = {0};
   if (w >= NAME(width))
@@ -27,7 +27,7 @@ static inline void NAME(save)(S *c, int64_t w, V lo, V hi) {
     memcpy(c, t, (size_t)w * sizeof(T));
 }
 
-// Less zero, not plus: -0 must stay what it is.
+// Subtracts zero instead of adding it, so that -0 stays -0.
 #define SPLAT(x) ((x) - (V){0})
 #define STEP(r)                            \
   do {                                     \
@@ -96,7 +96,7 @@ static void NAME(rows1)(const S *a, int64_t col, int64_t kn, const T *panel,
   NAME(save)(c, w, lo0, hi0);
 }
 
-// One panel against rows [i0, i1).
+// Multiplies rows [i0, i1) of A by one panel of B.
 static void NAME(panel)(const lb_gemm *g, int64_t i0, int64_t i1, int64_t k0,
                         int64_t kn, int64_t j0, int64_t jn, const T *panel) {
   for (int64_t j = 0; j < jn; j += NAME(width)) {

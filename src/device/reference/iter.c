@@ -4,15 +4,15 @@
 #include <assert.h>
 #include <string.h>
 
-// Step of operand t along axis i of the result, in bytes.
+// The byte stride of operand t along axis i of the result.
 static int64_t step_of(const lb_tensor *t, int rank, int i) {
   int own = i - (rank - t->rank);
   if (own < 0 || t->dims[own] == 1) return 0;
   return t->strides[own] * (int64_t)lb_dtype_size(t->dtype);
 }
 
-// Whether the last axis of `it` and a new one inside it, of `dim` elements
-// with these steps, are one axis to every operand.
+// Returns whether the last axis of `it` and a new one inside it, of `dim`
+// elements with these steps, can be merged for every operand.
 static bool merges(const lb_iter *it, int64_t dim, const int64_t *step) {
   if (it->rank == 0) return false;
   for (int k = 0; k < it->n; k++)
@@ -35,7 +35,7 @@ void lb_iter_init(lb_iter *it, int n, const lb_tensor *const *operands) {
     assert(operands[k]->rank <= lead->rank);
     it->data[k] = operands[k]->data;
   }
-  // With no elements, dims and strides may be too large to multiply.
+  // If there are no elements, dims and strides may be too large to multiply.
   for (int i = 0; i < lead->rank && it->count > 0; i++) {
     int64_t step[LB_ITER_MAX];
     if (lead->dims[i] == 1) continue;
@@ -45,11 +45,11 @@ void lb_iter_init(lb_iter *it, int n, const lb_tensor *const *operands) {
   if (it->rank == 0) it->dims[it->rank++] = it->count > 0;
 }
 
-typedef struct walk_job {
+typedef struct rows_job {
   const lb_iter *it;
   lb_row_fn *fn;
   const void *user;
-} walk_job;
+} rows_job;
 
 void lb_iter_pos_seek(const lb_iter *it, int64_t element, lb_iter_pos *w) {
   memcpy(w->p, it->data, sizeof w->p);
@@ -60,7 +60,7 @@ void lb_iter_pos_seek(const lb_iter *it, int64_t element, lb_iter_pos *w) {
   }
 }
 
-void lb_iter_pos_on(const lb_iter *it, int64_t n, lb_iter_pos *w) {
+void lb_iter_pos_advance(const lb_iter *it, int64_t n, lb_iter_pos *w) {
   int i = it->rank - 1;
   for (int64_t by = n;; by = 1) {
     w->index[i] += by;
@@ -71,9 +71,9 @@ void lb_iter_pos_on(const lb_iter *it, int64_t n, lb_iter_pos *w) {
   }
 }
 
-static void walk(void *user, int64_t begin, int64_t end, int worker) {
+static void run_rows(void *user, int64_t begin, int64_t end, int worker) {
   (void)worker;
-  const walk_job *job = user;
+  const rows_job *job = user;
   const lb_iter *it = job->it;
   int row = it->rank - 1;
   int64_t step[LB_ITER_MAX] = {0};
@@ -85,19 +85,19 @@ static void walk(void *user, int64_t begin, int64_t end, int worker) {
     if (n > end - begin) n = end - begin;
     job->fn(job->user, n, w.p, step);
     begin += n;
-    if (begin < end) lb_iter_pos_on(it, n, &w);
+    if (begin < end) lb_iter_pos_advance(it, n, &w);
   }
 }
 
 void lb_iter_run(const lb_iter *it, lb_pool *pool, int64_t grain, lb_row_fn *fn,
                  const void *user) {
   if (it->count == 0) return;
-  walk_job job = {it, fn, user};
-  lb_pool_for(pool, it->count, grain, walk, &job);
+  rows_job job = {it, fn, user};
+  lb_pool_for(pool, it->count, grain, run_rows, &job);
 }
 
-void lb_each(lb_pool *pool, int n, const lb_tensor *const *operands,
-             lb_row_fn *fn, const void *user) {
+void lb_iter_all(lb_pool *pool, int n, const lb_tensor *const *operands,
+                 lb_row_fn *fn, const void *user) {
   lb_iter it;
   lb_iter_init(&it, n, operands);
   lb_iter_run(&it, pool, LB_ITER_GRAIN, fn, user);

@@ -7,19 +7,19 @@
 
 // -- LinearAttention ---------------------------------------------------------
 //
-// Each head of keys carries a state [dk, dv] from token to token:
+// Each key head carries a state [dk, dv] from token to token:
 //   state *= exp(decay);  v = beta * (v - state^T k);  state += k v^T;
 //   y = scale * q^T state
-// The first line only where the rule is gated, the second where it is delta.
+// The decay applies to gated rules only, the update of v to delta rules only.
 
 enum { QUERY, KEY, VALUE, PAST, DECAY, BETA };
 
 typedef struct linear {
   int64_t batch, tokens, q_heads, kv_heads, dk, dv;
-  int64_t decays, betas;                   // elements of a token
-  const lb_f32 *q, *k, *v, *decay, *beta;  // the last two may be NULL
+  int64_t decays, betas;                   // elements per token
+  const lb_f32 *q, *k, *v, *decay, *beta;  // decay and beta may be NULL
   lb_f32 *y, *state;
-  float *modules;  // per worker: one corrected value
+  float *buffers;  // per worker: one updated value vector
   float scale;
 } linear;
 
@@ -72,7 +72,7 @@ static void linear_task(void *user, int64_t begin, int64_t end, int worker) {
     int64_t b = i / l->kv_heads, head = i % l->kv_heads;
     lb_f32 *state = l->state + i * l->dk * l->dv;
     for (int64_t t = 0; t < l->tokens; t++)
-      step(l, b * l->tokens + t, head, state, l->modules + worker * l->dv);
+      step(l, b * l->tokens + t, head, state, l->buffers + worker * l->dv);
   }
 }
 
@@ -93,12 +93,13 @@ static lb_status linear_dims(lb_reference_call *c, linear *l) {
     if (k->dims[d] != q->dims[d] || v->dims[d] != q->dims[d])
       return lb_error(LB_INVALID, "query, key and value differ in dim %d", d);
   if (k->dims[2] != l->dk * l->kv_heads)
-    return lb_error(LB_INVALID, "keys have %lld elements a token, not %lld",
+    return lb_error(LB_INVALID, "keys have %lld elements per token, not %lld",
                     (long long)k->dims[2], (long long)(l->dk * l->kv_heads));
   return LB_OK;
 }
 
-// A gate of each token: input i must be there exactly if the rule has one.
+// Reads a gate per token: input i must be present if and only if the rule has
+// this gate.
 static lb_status read_gate(lb_reference_call *c, const linear *l, int i,
                            bool needed, const lb_f32 **out, int64_t *n) {
   lb_tensor t;
@@ -124,15 +125,15 @@ static lb_status read_gates(lb_reference_call *c, linear *l) {
   LB_TRY(read_gate(c, l, DECAY, gated, &l->decay, &l->decays));
   LB_TRY(read_gate(c, l, BETA, delta, &l->beta, &l->betas));
   if (gated && l->decays != l->kv_heads && l->decays != l->kv_heads * l->dk)
-    return lb_error(LB_INVALID, "decay has %lld elements a token",
+    return lb_error(LB_INVALID, "decay has %lld elements per token",
                     (long long)l->decays);
   if (delta && l->betas != l->kv_heads && l->betas != 1)
-    return lb_error(LB_INVALID, "beta has %lld elements a token",
+    return lb_error(LB_INVALID, "beta has %lld elements per token",
                     (long long)l->betas);
   return LB_OK;
 }
 
-// The state starts as the past one, or as zeros.
+// Initialises the state from past_state, or with zeros.
 static lb_status first_state(lb_reference_call *c, linear *l, lb_tensor *out) {
   const int64_t dims[] = {l->batch, l->kv_heads, l->dk, l->dv};
   LB_TRY(lb_reference_temp(c, LB_F32, 4, dims, out));
@@ -159,14 +160,14 @@ lb_status lb_reference_LinearAttention(lb_reference_call *c) {
   LB_TRY(read_gates(c, &l));
   LB_TRY(first_state(c, &l, &state));
   const int64_t y_dims[] = {l.batch, l.tokens, l.q_heads * l.dv};
-  LB_TRY(lb_work_room(c, 0, LB_F32, 3, y_dims, &y));
+  LB_TRY(lb_work_out_or_temp(c, 0, LB_F32, 3, y_dims, &y));
   l.q = q.data, l.k = k.data, l.v = v.data, l.y = y.data;
   l.scale = lb_attr_float(c->node, "scale", 0);
   if (l.scale == 0) l.scale = (float)(1 / sqrt((double)l.dk));
   size_t threads = (size_t)lb_pool_threads(c->pool);
-  l.modules =
+  l.buffers =
       lb_arena_new(c->scratch, float, lb_mul_sat(threads, (size_t)l.dv));
-  if (!l.modules) return lb_oom();
+  if (!l.buffers) return lb_oom();
   if (l.dk > 0 && l.dv > 0)
     lb_pool_for(c->pool, l.batch * l.kv_heads, 1, linear_task, &l);
   else if (y.data)
@@ -177,16 +178,18 @@ lb_status lb_reference_LinearAttention(lb_reference_call *c) {
 
 // -- RotaryEmbedding ---------------------------------------------------------
 
-typedef struct rotary {
-  int64_t heads, tokens, size, rotated;  // elements of a head, of its turn
-  int64_t head, token, batch;            // strides
+typedef struct ref_rotary {
+  int64_t heads, tokens, size,
+      rotated;                 // elements of a head; number of rotated ones
+  int64_t head, token, batch;  // strides
   bool interleaved;
   const lb_f32 *x, *cos, *sin;
   lb_f32 *y;
-  const int64_t *positions;  // row of the caches per token; NULL: its own
-} rotary;
+  // Row of the caches per token; NULL: the token's index.
+  const int64_t *positions;
+} ref_rotary;
 
-static void rotate(const rotary *r, const lb_f32 *x, const lb_f32 *cos,
+static void rotate(const ref_rotary *r, const lb_f32 *x, const lb_f32 *cos,
                    const lb_f32 *sin, lb_f32 *y) {
   int64_t half = r->rotated / 2;
   for (int64_t i = 0; i < half; i++) {
@@ -201,7 +204,7 @@ static void rotate(const rotary *r, const lb_f32 *x, const lb_f32 *cos,
 
 static void rotary_task(void *user, int64_t begin, int64_t end, int worker) {
   (void)worker;
-  const rotary *r = user;
+  const ref_rotary *r = user;
   for (int64_t i = begin; i < end; i++) {
     int64_t row = (r->positions ? r->positions[i] : i) * (r->rotated / 2);
     for (int64_t h = 0; h < r->heads; h++) {
@@ -212,7 +215,7 @@ static void rotary_task(void *user, int64_t begin, int64_t end, int worker) {
   }
 }
 
-// Elements that a row of the caches turns.
+// The number of elements that a row of the caches rotates.
 static int64_t cache_width(const lb_tensor *cos) {
   return cos->rank < 1 ? 0 : 2 * cos->dims[cos->rank - 1];
 }
@@ -225,7 +228,7 @@ static int64_t rotary_heads(const lb_reference_call *c) {
   return n == -1 && x->rank == 3 && width > 0 ? x->dims[2] / width : n;
 }
 
-static lb_status rotary_layout(lb_reference_call *c, rotary *r) {
+static lb_status rotary_layout(lb_reference_call *c, ref_rotary *r) {
   const lb_tensor *x = &c->in[0];
   r->heads = rotary_heads(c);
   if ((x->rank != 3 && x->rank != 4) || r->heads < 0 ||
@@ -248,8 +251,9 @@ static lb_status rotary_layout(lb_reference_call *c, rotary *r) {
   return LB_OK;
 }
 
-// Rows of the caches: one per position, or one per token.
-static lb_status rotary_rows(lb_reference_call *c, rotary *r, int64_t tokens) {
+// Checks the rows of the caches: one per position, or one per token.
+static lb_status rotary_rows(lb_reference_call *c, ref_rotary *r,
+                             int64_t tokens) {
   const lb_tensor *cos = &c->in[1], *sin = &c->in[2];
   int64_t n, half = r->rotated / 2;
   if (cos->rank < 1 || cos->dims[cos->rank - 1] != half ||
@@ -274,7 +278,7 @@ static lb_status rotary_rows(lb_reference_call *c, rotary *r, int64_t tokens) {
 }
 
 lb_status lb_reference_RotaryEmbedding(lb_reference_call *c) {
-  rotary r = {0};
+  ref_rotary r = {0};
   lb_tensor x, cos, sin, y;
   if (c->in[0].dtype == LB_F64) return lb_reference_bad_dtype(c, LB_F64);
   LB_TRY(rotary_layout(c, &r));

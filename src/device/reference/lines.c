@@ -16,7 +16,7 @@ lb_tensor lb_axes_last(const lb_tensor *t, uint32_t axes) {
   return out;
 }
 
-// Beside an empty axis the product may be too large, and is not used.
+// If another axis is empty the product may overflow; it is not used then.
 int64_t lb_axes_count(const lb_tensor *t, uint32_t axes) {
   int64_t count = 1;
   for (int i = 0; i < t->rank; i++)
@@ -48,7 +48,7 @@ lb_status lb_lines_run(lb_reference_call *c, const lb_tensor *in,
     return lb_reference_bad_dtype(c, in->dtype);
   int64_t count = lb_tensor_count(in);
   if (count == 0) return LB_OK;
-  lb_dtype work = lb_work_dtype(in->dtype);
+  lb_dtype work = lb_line_dtype(in->dtype);
   lb_tensor from = lb_axes_last(in, axes), to = lb_axes_last(out, axes);
   lb_tensor x, y = to;
   LB_TRY(lb_reference_dense(c, &from, work, &x));

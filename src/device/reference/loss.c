@@ -1,7 +1,7 @@
 // device/reference/loss.c -- NegativeLogLikelihoodLoss,
 // SoftmaxCrossEntropyLoss.
 //
-// Scores have dims [n, classes, rest...], labels [n, rest...].
+// Scores have dims [n, classes, d...], labels [n, d...].
 #include <string.h>
 
 #include "device/reference/elem.h"
@@ -13,25 +13,25 @@ typedef struct loss_job {
   const int64_t *labels;
   const void *weights;  // aligned, one per class; of log_prob's dtype
   void *losses;         // one per label
-  int64_t n, classes, rest;
+  int64_t n, classes, spatial;
   bool ignoring;
   int64_t ignored;
 } loss_job;
 
-// Losses of all labels, their sum and that of their weights. Ignored labels
-// have weight 0.
+// Computes the losses of all labels, their sum and the sum of their weights.
+// Ignored labels have weight 0.
 #define LOSSES(id, S, T, ...)                                                 \
   static void losses_##id(const loss_job *job, double *sum, double *weight) { \
     const S *p = job->log_prob->data;                                         \
     const T *w = job->weights;                                                \
     T *loss = job->losses;                                                    \
     *sum = *weight = 0;                                                       \
-    for (int64_t i = 0; i < job->n * job->rest; i++) {                        \
+    for (int64_t i = 0; i < job->n * job->spatial; i++) {                     \
       int64_t label = job->labels[i];                                         \
       loss[i] = 0;                                                            \
       if (job->ignoring && label == job->ignored) continue;                   \
-      int64_t at =                                                            \
-          (i / job->rest * job->classes + label) * job->rest + i % job->rest; \
+      int64_t at = (i / job->spatial * job->classes + label) * job->spatial + \
+                   i % job->spatial;                                          \
       loss[i] = -p[at] * w[label];                                            \
       *sum += loss[i];                                                        \
       *weight += w[label];                                                    \
@@ -40,17 +40,18 @@ typedef struct loss_job {
 LB_WIDE_FLOATS(LOSSES, )
 
 static lb_status check_labels(const loss_job *job) {
-  for (int64_t i = 0; i < job->n * job->rest; i++) {
+  for (int64_t i = 0; i < job->n * job->spatial; i++) {
     int64_t label = job->labels[i];
     if (job->ignoring && label == job->ignored) continue;
     if (label < 0 || label >= job->classes)
-      return lb_error(LB_INVALID, "label %lld at %lld is not in [0, %lld)",
+      return lb_error(LB_INVALID,
+                      "label %lld at index %lld is not in [0, %lld)",
                       (long long)label, (long long)i, (long long)job->classes);
   }
   return LB_OK;
 }
 
-// Weights in scratch, aligned; ones if there are none.
+// Returns the weights in scratch, aligned; ones if the input is absent.
 static lb_status weights_of(lb_reference_call *c, lb_dtype dtype,
                             int64_t classes, const void **out) {
   lb_tensor w;
@@ -80,7 +81,7 @@ static lb_status describe(lb_reference_call *c, const lb_tensor *log_prob,
       .ignored = lb_attr_int(c->node, "ignore_index", 0),
   };
   LB_TRY(lb_reference_ints(c, 1, &job->labels, &n_labels));
-  job->rest = lb_axes_count(log_prob, ~3u);
+  job->spatial = lb_axes_count(log_prob, ~3u);
   if (lb_axes_count(log_prob, ~2u) != n_labels)
     return lb_error(LB_INVALID, "%lld labels for scores of %lld items",
                     (long long)n_labels,
@@ -92,7 +93,8 @@ static lb_status describe(lb_reference_call *c, const lb_tensor *log_prob,
   return check_labels(job);
 }
 
-// Output 0 from log-probabilities, dense, in their work dtype.
+// Computes output 0 from log-probabilities, which are dense and in the work
+// dtype.
 static lb_status likelihood(lb_reference_call *c, const lb_tensor *log_prob) {
   loss_job job;
   LB_TRY(describe(c, log_prob, &job));
@@ -115,7 +117,7 @@ lb_status lb_reference_NegativeLogLikelihoodLoss(lb_reference_call *c) {
   const lb_tensor *x = &c->in[0];
   if (!lb_dtype_is_float(x->dtype)) return lb_reference_bad_dtype(c, x->dtype);
   lb_tensor log_prob;
-  LB_TRY(lb_reference_dense(c, x, lb_work_dtype(x->dtype), &log_prob));
+  LB_TRY(lb_reference_dense(c, x, lb_line_dtype(x->dtype), &log_prob));
   return likelihood(c, &log_prob);
 }
 
@@ -123,7 +125,7 @@ lb_status lb_reference_SoftmaxCrossEntropyLoss(lb_reference_call *c) {
   const lb_tensor *x = &c->in[0];
   if (!lb_dtype_is_float(x->dtype)) return lb_reference_bad_dtype(c, x->dtype);
   lb_tensor log_prob;
-  LB_TRY(lb_reference_temp(c, lb_work_dtype(x->dtype), x->rank, x->dims,
+  LB_TRY(lb_reference_temp(c, lb_line_dtype(x->dtype), x->rank, x->dims,
                            &log_prob));
   LB_TRY(lb_log_softmax(c, x, &log_prob, 1u << 1));
   if (c->node->n_out > 1 && c->out[1].dtype != LB_NONE)

@@ -1,5 +1,5 @@
-// device/reference/matmul_test.c -- products of matrices and Einsum, against
-// sums written out.
+// device/reference/matmul_test.c -- MatMul, Gemm and Einsum against explicit
+// sums.
 #include "device/reference/number_test.h"
 
 static int64_t size_near_a_block(test_case *t) {
@@ -13,7 +13,7 @@ static lb_dtype any_sum(test_case *t) {
   return all[case_int(t, 0, 7)];
 }
 
-// Element [i][j] of the matrix that x has for this batch index.
+// Element [i][j] of the matrix of x at this batch index.
 static double element(const lb_tensor *x, const int64_t *batch, int rank,
                       int64_t i, int64_t j) {
   int64_t at[LB_MAX_RANK] = {0};
@@ -134,7 +134,7 @@ static void integer_one(test_case *t) {
     CASE_CHECK(t, number_is(&t->out[0], i, sum));
   }
 }
-CASE_TEST(integers_are_multiplied_less_their_zero_points, 60, integer_one)
+CASE_TEST(zero_points_are_subtracted_before_multiplying, 60, integer_one)
 
 static void sums_start_from_their_first_product(void **state) {
   (void)state;
@@ -149,7 +149,7 @@ static void sums_start_from_their_first_product(void **state) {
   case_end(&t);
 }
 
-static void threads_do_not_change_a_bit(void **state) {
+static void results_do_not_depend_on_threads(void **state) {
   (void)state;
   test_case t = {.state = 7};
   const int64_t a[] = {150, 300}, b[] = {300, 290}, y[] = {150, 290};
@@ -171,7 +171,7 @@ static void threads_do_not_change_a_bit(void **state) {
   case_end(&t);
 }
 
-static void quantised_products_round_and_saturate(void **state) {
+static void quantised_matmul_rounds_and_saturates(void **state) {
   (void)state;
   test_case t = {0};
   const int64_t a[] = {1, 2}, b[] = {2, 3}, y[] = {1, 3};
@@ -210,7 +210,8 @@ static void parameters_that_do_not_fit_are_refused(void **state) {
 
 // -- Einsum ------------------------------------------------------------------
 
-// "bij,bjk->bik" and friends by their definition: every label is a counter.
+// Equations such as "bij,bjk->bik" by their definition: every label is a
+// counter.
 static void einsum_one(test_case *t) {
   static const char *const all[] = {
       "ij,jk->ik",   "bij,bkj->bik", "ii->i",      "ii->",
@@ -248,10 +249,10 @@ static void einsum_one(test_case *t) {
         combos *= size[c];
       }
     for (int64_t k = 0; k < combos; k++) {
-      int64_t rest = k;
+      int64_t rem = k;
       for (int i = 0; i < n_sums; i++) {
-        index[(int)sums[i]] = rest % size[(int)sums[i]];
-        rest /= size[(int)sums[i]];
+        index[(int)sums[i]] = rem % size[(int)sums[i]];
+        rem /= size[(int)sums[i]];
       }
       for (int d = 0; d < rank; d++) index[(int)out[d]] = o[d];
       double x = 1;
@@ -279,13 +280,14 @@ static void einsum_broadcasts_its_ellipsis(void **state) {
   assert_int_equal(case_run(&t, lb_reference_Einsum), LB_CODE_OK);
   assert_true(number_is(&t.out[0], (int64_t[]){0, 0, 0}, 210));
   assert_true(number_is(&t.out[0], (int64_t[]){1, 0, 0}, 430));
-  t.out[0] = case_dense(&t, LB_F32, 3, y);  // not what the equation gives
+  t.out[0] =
+      case_dense(&t, LB_F32, 3, y);  // not the dims that the equation gives
   assert_int_equal(case_run(&t, lb_reference_Einsum), LB_INVALID);
   case_end(&t);
 }
 
-// All products together are 16^12.
-static void einsum_of_many_is_done_by_twos(void **state) {
+// Contracting all operands at once would take 16^12 products.
+static void einsum_of_many_operands_is_pairwise(void **state) {
   (void)state;
   test_case t = {0};
   const int64_t n = 16;
@@ -310,14 +312,14 @@ int main(void) {
       cmocka_unit_test(matmul_of_any_dims_strides_and_dtypes_is_the_sum),
       cmocka_unit_test(matmul_takes_vectors_on_either_side),
       cmocka_unit_test(gemm_scales_transposes_and_adds),
-      cmocka_unit_test(integers_are_multiplied_less_their_zero_points),
+      cmocka_unit_test(zero_points_are_subtracted_before_multiplying),
       cmocka_unit_test(sums_start_from_their_first_product),
-      cmocka_unit_test(threads_do_not_change_a_bit),
-      cmocka_unit_test(quantised_products_round_and_saturate),
+      cmocka_unit_test(results_do_not_depend_on_threads),
+      cmocka_unit_test(quantised_matmul_rounds_and_saturates),
       cmocka_unit_test(parameters_that_do_not_fit_are_refused),
       cmocka_unit_test(einsum_is_the_sum_over_labels),
       cmocka_unit_test(einsum_broadcasts_its_ellipsis),
-      cmocka_unit_test(einsum_of_many_is_done_by_twos),
+      cmocka_unit_test(einsum_of_many_operands_is_pairwise),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

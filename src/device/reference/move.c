@@ -5,17 +5,17 @@
 
 #include "device/reference/iter.h"
 
-lb_tensor lb_cut(const lb_tensor *t, int axis, int64_t begin, int64_t n) {
-  lb_tensor cut = *t;
-  cut.dims[axis] = n;
-  // What is empty keeps its place: its memory may not exist.
-  if (lb_tensor_count(&cut) > 0)
-    cut.data = (char *)t->data +
-               begin * t->strides[axis] * (int64_t)lb_dtype_size(t->dtype);
-  return cut;
+lb_tensor lb_narrow(const lb_tensor *t, int axis, int64_t begin, int64_t n) {
+  lb_tensor view = *t;
+  view.dims[axis] = n;
+  // The address of an empty view is not changed: its memory may not exist.
+  if (lb_tensor_count(&view) > 0)
+    view.data = (char *)t->data +
+                begin * t->strides[axis] * (int64_t)lb_dtype_size(t->dtype);
+  return view;
 }
 
-void lb_byte_steps(const lb_tensor *t, int64_t *out) {
+void lb_byte_strides(const lb_tensor *t, int64_t *out) {
   bool empty = lb_tensor_count(t) == 0;
   int64_t size = (int64_t)lb_dtype_size(t->dtype);
   for (int i = 0; i < t->rank; i++)
@@ -24,7 +24,8 @@ void lb_byte_steps(const lb_tensor *t, int64_t *out) {
 
 // -- rows --------------------------------------------------------------------
 
-// n elements of one width, step bytes apart; a step of 0 repeats the first.
+// Copies n elements of one width, `step` bytes apart; a step of 0 repeats the
+// first.
 #define COPY(S)                                                                \
   static void copy_##S(int64_t n, const char *from, int64_t from_step,         \
                        char *to, int64_t to_step) {                            \
@@ -35,8 +36,8 @@ void lb_byte_steps(const lb_tensor *t, int64_t *out) {
     S x = *(const S *)from;                                                    \
     for (int64_t k = 0; k < n; k++) ((S *)to)[k] = x;                          \
   }                                                                            \
-  static void pick_##S(int64_t n, const char *from, const int64_t *at,         \
-                       char *to) {                                             \
+  static void gather_##S(int64_t n, const char *from, const int64_t *at,       \
+                         char *to) {                                           \
     for (int64_t k = 0; k < n; k++) ((S *)to)[k] = *(const S *)(from + at[k]); \
   }
 COPY(lb_u8)
@@ -71,51 +72,54 @@ static void move_row(const void *user, int64_t n, char *const *p,
 // -- transposing -------------------------------------------------------------
 
 #define TILE 32
-#define SHORT 8  // rows that are not worth a call each
-#define FEW 8    // rows of the output that are written by turns
+#define SHORT_ROW 8  // rows that are too short for a call each
+#define BAND_ROWS 8  // rows of the output that are written alternately
 
-// Rows of the output run along one axis, the input's along another, or those of
-// both are short; the tile of the two fits into the first cache on both sides.
+// The output is contiguous along one axis and the input along another, or the
+// rows of both are short; a tile of these two axes fits into L1 on both sides.
 typedef struct tile_job {
-  lb_iter outer;  // the other axes
+  lb_iter outer;  // iterates over the other axes
   size_t size;
-  int64_t rows, cols;                // along the input's and the output's axis
-  int64_t row_step[2], col_step[2];  // of output and input
-  int64_t bands;                     // tiles of rows
+  int64_t rows,
+      cols;  // lengths of the input's and the output's contiguous axis
+  int64_t row_step[2], col_step[2];  // bytes, of output and input
+  int64_t bands;                     // number of tiles along rows
 } tile_job;
 
-// Four elements of four bytes, at any address.
-typedef uint32_t four __attribute__((vector_size(16), aligned(1), may_alias));
+// Four 4-byte elements at any address.
+typedef uint32_t vec4 __attribute__((vector_size(16), aligned(1), may_alias));
 
 #define PAIRS(x, y, a, b) __builtin_shufflevector(x, y, a, b, (a) + 4, (b) + 4)
 
-// Four columns of the input, `from` bytes apart, are the rows of the output.
-static void turn_four(const char *p, int64_t from, char *q, int64_t to) {
-  four a = *(const four *)p, b = *(const four *)(p + from);
-  four c = *(const four *)(p + 2 * from), d = *(const four *)(p + 3 * from);
-  four low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-  four high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-  four lower = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-  four higher = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-  *(four *)q = PAIRS(low, lower, 0, 1);
-  *(four *)(q + to) = PAIRS(low, lower, 2, 3);
-  *(four *)(q + 2 * to) = PAIRS(high, higher, 0, 1);
-  *(four *)(q + 3 * to) = PAIRS(high, higher, 2, 3);
+// Transposes a block of four by four: four columns of the input, `from` bytes
+// apart, are the rows of the output.
+static void transpose_4x4(const char *p, int64_t from, char *q, int64_t to) {
+  vec4 a = *(const vec4 *)p, b = *(const vec4 *)(p + from);
+  vec4 c = *(const vec4 *)(p + 2 * from), d = *(const vec4 *)(p + 3 * from);
+  vec4 low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+  vec4 high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  vec4 lower = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+  vec4 higher = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  *(vec4 *)q = PAIRS(low, lower, 0, 1);
+  *(vec4 *)(q + to) = PAIRS(low, lower, 2, 3);
+  *(vec4 *)(q + 2 * to) = PAIRS(high, higher, 0, 1);
+  *(vec4 *)(q + 3 * to) = PAIRS(high, higher, 2, 3);
 }
 
-// All blocks of four by four of a tile that is dense along rows in the input
-// and along columns in the output. Few rows at a time: where they lie a power
-// of two apart, more would not fit into the first cache.
-static void turn_blocks(const tile_job *job, int64_t rows, int64_t cols,
-                        const char *from, char *to) {
+// Transposes all 4x4 blocks of a tile whose input is contiguous along rows and
+// whose output is contiguous along columns. Few rows are processed at a time:
+// if they are a power of two apart, more would not fit into L1.
+static void transpose_blocks(const tile_job *job, int64_t rows, int64_t cols,
+                             const char *from, char *to) {
   int64_t next = job->col_step[1], below = job->row_step[0];
-  for (int64_t row = 0; row + 4 <= rows; row += FEW)
+  for (int64_t row = 0; row + 4 <= rows; row += BAND_ROWS)
     for (int64_t c = 0; c + 4 <= cols; c += 4)
-      for (int64_t r = row; r + 4 <= rows && r < row + FEW; r += 4)
-        turn_four(from + c * next + r * 4, next, to + r * below + c * 4, below);
+      for (int64_t r = row; r + 4 <= rows && r < row + BAND_ROWS; r += 4)
+        transpose_4x4(from + c * next + r * 4, next, to + r * below + c * 4,
+                      below);
 }
 
-// Copies rows x cols elements; the longer of the two is the inner loop.
+// Copies rows x cols elements; the longer dimension is the inner loop.
 static void copy_tile(const tile_job *job, int64_t rows, int64_t cols,
                       const char *from, char *to) {
   const int64_t *step = job->col_step, *next = job->row_step;
@@ -131,9 +135,10 @@ static void copy_tile(const tile_job *job, int64_t rows, int64_t cols,
 
 static void move_tile(const tile_job *job, int64_t rows, int64_t cols,
                       const char *from, char *to) {
-  bool turns = job->size == 4 && job->row_step[1] == 4 && job->col_step[0] == 4;
-  int64_t r = turns ? rows & ~INT64_C(3) : 0, c = cols & ~INT64_C(3);
-  if (turns) turn_blocks(job, rows, cols, from, to);
+  bool is_transpose =
+      job->size == 4 && job->row_step[1] == 4 && job->col_step[0] == 4;
+  int64_t r = is_transpose ? rows & ~INT64_C(3) : 0, c = cols & ~INT64_C(3);
+  if (is_transpose) transpose_blocks(job, rows, cols, from, to);
   if (r < rows)
     copy_tile(job, rows - r, cols, from + r * job->row_step[1],
               to + r * job->row_step[0]);
@@ -164,8 +169,9 @@ static void move_bands(void *user, int64_t begin, int64_t end, int worker) {
   }
 }
 
-// The axis along which the input is dense, if it is not the row; else -1.
-static int input_row(const lb_iter *it, int64_t size) {
+// The axis along which the input is contiguous, if that is not the last one;
+// else -1.
+static int input_axis(const lb_iter *it, int64_t size) {
   int last = it->rank - 1;
   int64_t step = it->strides[1][last];
   if (step == size || step == -size || step == 0) return -1;
@@ -174,11 +180,11 @@ static int input_row(const lb_iter *it, int64_t size) {
   return -1;
 }
 
-// The axis before the row, if it is the longer one of the two and the row is
-// short: pixels of three channels, blocks of DepthToSpace; else -1.
-static int beside_short_row(const lb_iter *it) {
+// The axis before the last one, if it is longer and the last one is short
+// (pixels of three channels, blocks of DepthToSpace); else -1.
+static int short_row_axis(const lb_iter *it) {
   int last = it->rank - 1;
-  bool is_short = last > 0 && it->dims[last] <= SHORT;
+  bool is_short = last > 0 && it->dims[last] <= SHORT_ROW;
   return is_short && it->dims[last - 1] > it->dims[last] ? last - 1 : -1;
 }
 
@@ -214,8 +220,8 @@ void lb_move(lb_pool *pool, const lb_tensor *from, const lb_tensor *to) {
   lb_iter it;
   lb_iter_init(&it, 2, operands);
   if (it.count == 0) return;
-  int axis = input_row(&it, (int64_t)size);
-  if (axis < 0) axis = beside_short_row(&it);
+  int axis = input_axis(&it, (int64_t)size);
+  if (axis < 0) axis = short_row_axis(&it);
   if (axis >= 0)
     move_tiles(pool, &it, axis, size);
   else
@@ -229,16 +235,17 @@ void lb_fill(lb_pool *pool, const lb_tensor *to, const void *element) {
   lb_move(pool, &one, to);
 }
 
-// -- picking -----------------------------------------------------------------
+// -- gathering ---------------------------------------------------------------
 
-static void pick_add(lb_pick *p, int64_t dim, int64_t step, const int64_t *at) {
+static void gather_add(lb_gather *p, int64_t dim, int64_t step,
+                       const int64_t *at) {
   p->count = p->rank == 0 ? dim : p->count * dim;
   p->axes[p->rank].dim = dim;
   p->axes[p->rank].step = step;
   p->axes[p->rank++].at = at;
 }
 
-void lb_pick_plain(lb_pick *p, int64_t dim, int64_t step) {
+void lb_gather_strided(lb_gather *p, int64_t dim, int64_t step) {
   if (dim == 1 && p->rank > 0) return;
   int last = p->rank - 1;
   bool empty = dim == 0 || (p->rank > 0 && p->count == 0);
@@ -248,33 +255,33 @@ void lb_pick_plain(lb_pick *p, int64_t dim, int64_t step) {
     p->axes[last].step = step;
     p->count *= dim;
   } else {
-    pick_add(p, dim, step, NULL);
+    gather_add(p, dim, step, NULL);
   }
 }
 
-void lb_pick_table(lb_pick *p, int64_t dim, const int64_t *at) {
-  pick_add(p, dim, 0, at);
+void lb_gather_table(lb_gather *p, int64_t dim, const int64_t *at) {
+  gather_add(p, dim, 0, at);
 }
 
-void lb_pick_axes(lb_pick *p, const lb_tensor *t, int begin, int end) {
+void lb_gather_axes(lb_gather *p, const lb_tensor *t, int begin, int end) {
   int64_t steps[LB_MAX_RANK];
-  lb_byte_steps(t, steps);
-  for (int i = begin; i < end; i++) lb_pick_plain(p, t->dims[i], steps[i]);
+  lb_byte_strides(t, steps);
+  for (int i = begin; i < end; i++) lb_gather_strided(p, t->dims[i], steps[i]);
 }
 
-typedef struct pick_job {
-  const lb_pick *pick;
+typedef struct gather_job {
+  const lb_gather *gather;
   size_t size;
   const char *from;
   char *to;
-} pick_job;
+} gather_job;
 
-static int64_t offset_of(const lb_pick *p, int axis, int64_t i) {
+static int64_t offset_of(const lb_gather *p, int axis, int64_t i) {
   return p->axes[axis].at ? p->axes[axis].at[i] : i * p->axes[axis].step;
 }
 
-// Where row number `row` begins in the input.
-static int64_t row_offset(const lb_pick *p, int64_t row) {
+// The offset of row number `row` in the input.
+static int64_t row_offset(const lb_gather *p, int64_t row) {
   int64_t offset = 0;
   for (int i = p->rank - 2; i > 0; i--) {
     offset += offset_of(p, i, row % p->axes[i].dim);
@@ -283,42 +290,43 @@ static int64_t row_offset(const lb_pick *p, int64_t row) {
   return p->rank > 1 ? offset + offset_of(p, 0, row) : offset;
 }
 
-static void pick_piece(const pick_job *job, int64_t row, int64_t begin,
-                       int64_t n) {
-  const lb_pick *p = job->pick;
+static void gather_piece(const gather_job *job, int64_t row, int64_t begin,
+                         int64_t n) {
+  const lb_gather *p = job->gather;
   int last = p->rank - 1;
   int64_t size = (int64_t)job->size, step = p->axes[last].step;
   const char *from = job->from + row_offset(p, row);
   char *to = job->to + (row * p->axes[last].dim + begin) * size;
   if (p->axes[last].at)
-    BY_SIZE(job->size, pick, n, from, p->axes[last].at + begin, to)
+    BY_SIZE(job->size, gather, n, from, p->axes[last].at + begin, to)
   else
     copy_row(job->size, n, from + begin * step, step, to, size);
 }
 
-// Elements, not rows, are shared out, since there may be one row only.
-static void pick_pieces(void *user, int64_t begin, int64_t end, int worker) {
+// Tasks are split by elements, not rows, because there may be only one row.
+static void gather_pieces(void *user, int64_t begin, int64_t end, int worker) {
   (void)worker;
-  const pick_job *job = user;
-  int64_t dim = job->pick->axes[job->pick->rank - 1].dim;
+  const gather_job *job = user;
+  int64_t dim = job->gather->axes[job->gather->rank - 1].dim;
   int64_t row = begin / dim, at = begin % dim;
   for (int64_t n; begin < end; begin += n, row++, at = 0) {
     n = dim - at;
     if (n > end - begin) n = end - begin;
-    pick_piece(job, row, at, n);
+    gather_piece(job, row, at, n);
   }
 }
 
-void lb_pick_run(lb_pool *pool, const lb_pick *p, size_t size, const void *from,
-                 void *to) {
-  lb_pick own = *p;
-  if (own.rank == 0) lb_pick_plain(&own, 1, 0);
+void lb_gather_run(lb_pool *pool, const lb_gather *p, size_t size,
+                   const void *from, void *to) {
+  lb_gather own = *p;
+  if (own.rank == 0) lb_gather_strided(&own, 1, 0);
   if (own.count == 0) return;
-  pick_job job = {&own, size, from, to};
-  lb_pool_for(pool, own.count, LB_ITER_GRAIN, pick_pieces, &job);
+  gather_job job = {&own, size, from, to};
+  lb_pool_for(pool, own.count, LB_ITER_GRAIN, gather_pieces, &job);
 }
 
-lb_status lb_reference_table(lb_reference_call *c, int64_t n, int64_t **out) {
+lb_status lb_reference_ints_temp(lb_reference_call *c, int64_t n,
+                                 int64_t **out) {
   size_t bytes = lb_mul_sat((size_t)n, sizeof **out);
   *out = lb_arena_alloc(c->scratch, bytes, _Alignof(int64_t));
   return *out ? LB_OK : lb_oom();

@@ -1,7 +1,7 @@
-// device/reference/move.h -- moving elements without looking at them.
+// device/reference/move.h -- copies elements without interpreting them.
 //
 // Everything here works on bytes, so one function serves all dtypes. Sources
-// have any strides and alignment.
+// may have any strides and alignment.
 #ifndef LB_DEVICE_REFERENCE_MOVE_H
 #define LB_DEVICE_REFERENCE_MOVE_H
 
@@ -15,44 +15,46 @@ static inline bool lb_reference_wants(const lb_reference_call *c, int i) {
   return i < (int)c->node->n_out && c->out[i].dtype != LB_NONE;
 }
 
-// t without the elements of `axis` outside [begin, begin + n), which lies
+// A view of t, restricted to [begin, begin + n) along `axis`; the range must be
 // within the axis.
-lb_tensor lb_cut(const lb_tensor *t, int axis, int64_t begin, int64_t n);
+lb_tensor lb_narrow(const lb_tensor *t, int axis, int64_t begin, int64_t n);
 
-// Bytes from one element to the next along each axis, 0 where there is none:
-// strides of an empty tensor may be too large to multiply.
-void lb_byte_steps(const lb_tensor *t, int64_t *out);
+// Byte strides of each axis, 0 for axes of length 1 and for empty tensors,
+// whose strides may be too large to multiply.
+void lb_byte_strides(const lb_tensor *t, int64_t *out);
 
 // Copies elements; `from` broadcasts to the dims of `to`, which may have any
-// strides. Same dtype, or at least same size of element. Transposes and short
-// rows go tile by tile.
+// strides. The dtypes must have the same element size. Transposes and short
+// rows are copied tile by tile.
 void lb_move(lb_pool *pool, const lb_tensor *from, const lb_tensor *to);
 
-// Every element of `to` becomes the one at `element`; NULL means zero.
+// Sets every element of `to` to the one at `element`; NULL means zero.
 void lb_fill(lb_pool *pool, const lb_tensor *to, const void *element);
 
-// A row-major output whose element [i,j,...] is the input's at the sum of one
-// offset per axis. An axis is plain (i * step) or has a table. Make one with
-// {0}, then add the axes, outermost first; plain ones that follow each other
-// become one, so that whatever lies dense inside a table is one memcpy.
-typedef struct lb_pick {
+// A gather: element [i,j,...] of a row-major output is read from the input at
+// the sum of one offset per axis. An axis is strided (i * step) or has a table
+// of offsets. Start with {0} and add the axes, outermost first; adjacent
+// strided axes are merged where possible, so that data that is dense within a
+// table entry is one memcpy.
+typedef struct lb_gather {
   int rank;
-  int64_t count;  // of elements
+  int64_t count;  // total number of elements
   struct {
     int64_t dim;
-    int64_t step;       // in bytes
-    const int64_t *at;  // in bytes; NULL: plain. Borrowed.
+    int64_t step;       // bytes
+    const int64_t *at;  // offsets in bytes, borrowed; NULL: strided
   } axes[2 * LB_MAX_RANK];
-} lb_pick;
+} lb_gather;
 
-void lb_pick_plain(lb_pick *p, int64_t dim, int64_t step);
-void lb_pick_table(lb_pick *p, int64_t dim, const int64_t *at);
-// Axes [begin, end) of t, as they are.
-void lb_pick_axes(lb_pick *p, const lb_tensor *t, int begin, int end);
-void lb_pick_run(lb_pool *pool, const lb_pick *p, size_t size, const void *from,
-                 void *to);
+void lb_gather_strided(lb_gather *p, int64_t dim, int64_t step);
+void lb_gather_table(lb_gather *p, int64_t dim, const int64_t *at);
+// Adds axes [begin, end) of t as strided axes.
+void lb_gather_axes(lb_gather *p, const lb_tensor *t, int begin, int end);
+void lb_gather_run(lb_pool *pool, const lb_gather *p, size_t size,
+                   const void *from, void *to);
 
-// Room for n numbers in scratch, undefined.
-lb_status lb_reference_table(lb_reference_call *c, int64_t n, int64_t **out);
+// Allocates n integers in scratch, uninitialised.
+lb_status lb_reference_ints_temp(lb_reference_call *c, int64_t n,
+                                 int64_t **out);
 
 #endif

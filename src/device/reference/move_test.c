@@ -1,5 +1,5 @@
-// device/reference/move_test.c -- copies of any strides, held against those of
-// base.
+// device/reference/move_test.c -- copies with any strides, compared with
+// lb_tensor_copy.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@
 
 enum { SPACE = 1 << 18, ROUNDS = 600 };
 
-// Dense, its axes in a random order; some of them run backwards.
+// Lays t out densely, with its axes in a random order, some of them reversed.
 static void lay_out(lb_tensor *t, char *space) {
   int order[LB_MAX_RANK];
   int64_t step = 1, size = (int64_t)lb_dtype_size(t->dtype);
@@ -38,7 +38,7 @@ static int64_t random_dim(int rank) {
   return rank > 3 && n > 12 ? n % 12 + 1 : n;
 }
 
-static void copies_are_right_in_any_order(void **state) {
+static void copies_are_correct_for_any_axis_order(void **state) {
   (void)state;
   static const lb_dtype types[] = {LB_F32, LB_F32, LB_I64, LB_F16, LB_U8};
   static char source[SPACE + 1], got[SPACE + 1], want[SPACE + 1];
@@ -49,7 +49,7 @@ static void copies_are_right_in_any_order(void **state) {
     for (int i = 0; i < from.rank; i++) from.dims[i] = random_dim(from.rank);
     if (lb_tensor_bytes(&from) > SPACE) continue;
     lb_tensor to = from;
-    int odd = rand() % 2;  // weights may lie at any address
+    int odd = rand() % 2;  // weights may be at any address
     lay_out(&from, source + odd);
     lay_out(&to, got + odd);
     memset(got, 0x55, sizeof got);
@@ -63,7 +63,7 @@ static void copies_are_right_in_any_order(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(copies_are_right_in_any_order),
+      cmocka_unit_test(copies_are_correct_for_any_axis_order),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

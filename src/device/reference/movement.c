@@ -1,10 +1,10 @@
-// device/reference/movement.c -- operators that put elements elsewhere by rules
-// that do not look at them: joining, padding, repeating, rearranging, masking.
+// device/reference/movement.c -- operators that move elements without reading
+// them: concatenating, padding, repeating, rearranging, masking.
 #include <string.h>
 
 #include "device/reference/move.h"
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static lb_status wrong_dim(int axis, int64_t is, int64_t should) {
   return lb_error(LB_INVALID, "axis %d has %lld elements, not %lld", axis,
@@ -25,47 +25,47 @@ lb_status lb_reference_Concat(lb_reference_call *c) {
     for (int k = 0; k < x->rank; k++)
       if (k == axis ? x->dims[k] > y->dims[k] - at : x->dims[k] != y->dims[k])
         return wrong_dim(k, x->dims[k], y->dims[k]);
-    lb_tensor part = lb_cut(y, axis, at, x->dims[axis]);
+    lb_tensor part = lb_narrow(y, axis, at, x->dims[axis]);
     lb_move(c->pool, x, &part);
     at += x->dims[axis];
   }
   return at == y->dims[axis] ? LB_OK : wrong_dim(axis, at, y->dims[axis]);
 }
 
-// Every element once for each of the repeats of its axis: an axis of repeats,
-// which does not move the source, around the axis itself.
+// Each axis becomes two: an outer axis of repeats, with step 0 in the source,
+// and the axis itself.
 lb_status lb_reference_Tile(lb_reference_call *c) {
   const lb_tensor *x = &c->in[0], *y = &c->out[0];
   if (lb_tensor_count(y) == 0) return LB_OK;
   int64_t steps[LB_MAX_RANK];
-  lb_byte_steps(x, steps);
-  lb_pick p = {0};
+  lb_byte_strides(x, steps);
+  lb_gather p = {0};
   for (int i = 0; i < x->rank; i++) {
     if (x->dims[i] == 0 || y->dims[i] % x->dims[i] != 0)
       return wrong_dim(i, y->dims[i], x->dims[i]);
-    lb_pick_plain(&p, y->dims[i] / x->dims[i], 0);
-    lb_pick_plain(&p, x->dims[i], steps[i]);
+    lb_gather_strided(&p, y->dims[i] / x->dims[i], 0);
+    lb_gather_strided(&p, x->dims[i], steps[i]);
   }
-  lb_pick_run(c->pool, &p, lb_dtype_size(x->dtype), x->data, y->data);
+  lb_gather_run(c->pool, &p, lb_dtype_size(x->dtype), x->data, y->data);
   return LB_OK;
 }
 
 // -- padding and cropping ----------------------------------------------------
 
-// Puts x into y, moved by begin[i] along axis i and cut off at y's ends; what
-// it does not cover is filled.
-static void place(lb_reference_call *c, const int64_t *begin,
-                  const void *value) {
+// Copies x into y, shifted by begin[i] along axis i and clipped to y; the rest
+// of y is filled.
+static void copy_shifted(lb_reference_call *c, const int64_t *begin,
+                         const void *value) {
   lb_tensor from = c->in[0], to = c->out[0];
   bool covers = true;
   for (int i = 0; i < to.rank; i++) {
     int64_t skip = begin[i] < 0 ? -begin[i] : 0;
     int64_t at = begin[i] > 0 ? begin[i] : 0;
-    int64_t n = least(from.dims[i] - skip, to.dims[i] - at);
+    int64_t n = min(from.dims[i] - skip, to.dims[i] - at);
     if (n < to.dims[i]) covers = false;
     if (n < 0) n = 0;
-    from = lb_cut(&from, i, skip, n);
-    to = lb_cut(&to, i, at, n);
+    from = lb_narrow(&from, i, skip, n);
+    to = lb_narrow(&to, i, at, n);
   }
   if (!covers) lb_fill(c->pool, &c->out[0], value);
   lb_move(c->pool, &from, &to);
@@ -95,7 +95,7 @@ static lb_status pad_read(lb_reference_call *c, pad_args *out) {
   return LB_OK;
 }
 
-// y = begin + x + end along every axis, and none of them out of bounds.
+// Checks that y = begin + x + end along every axis, without overflow.
 static lb_status pad_check(const pad_args *a, const lb_tensor *x,
                            const lb_tensor *y) {
   for (int i = 0; i < x->rank; i++) {
@@ -103,42 +103,42 @@ static lb_status pad_check(const pad_args *a, const lb_tensor *x,
     if (b < -LB_MAX_COUNT || b > LB_MAX_COUNT || e < -LB_MAX_COUNT ||
         e > LB_MAX_COUNT || x->dims[i] + b + e != y->dims[i])
       return lb_error(LB_INVALID,
-                      "pads %lld and %lld do not make axis %d, "
-                      "%lld, into %lld",
+                      "pads %lld and %lld do not extend axis %d "
+                      "from %lld to %lld elements",
                       (long long)b, (long long)e, i, (long long)x->dims[i],
                       (long long)y->dims[i]);
   }
   return LB_OK;
 }
 
-// Element i of the view is element last - i of t.
+// A reversed view: element i is element last - i of t.
 static lb_tensor mirrored(const lb_tensor *t, int axis, int64_t last,
                           int64_t n) {
-  lb_tensor view = lb_cut(t, axis, last, n);
+  lb_tensor view = lb_narrow(t, axis, last, n);
   view.strides[axis] = -view.strides[axis];
   return view;
 }
 
-// Elements [lo, hi) of `axis` are there; what lies before them repeats them.
-// Each move takes what those before have made, so that pads longer than the
-// axis are reflected again and again, as numpy does.
+// Fills the elements before [lo, hi) along `axis` from those in it. Each copy
+// may read the results of earlier ones, so that pads longer than the axis are
+// reflected repeatedly, as in numpy.
 static void repeat_before(lb_reference_call *c, char mode, const lb_tensor *t,
                           int axis, int64_t lo, int64_t hi) {
   int64_t n = hi - lo;
   if (n == 1) mode = 'e';
   while (lo > 0) {
-    int64_t whole = (hi - lo) / n * n;  // as often as it is there
-    int64_t k = mode == 'e' ? lo : least(lo, mode == 'w' ? whole : hi - lo - 1);
-    lb_tensor to = lb_cut(t, axis, lo - k, k);
-    lb_tensor from = mode == 'e'   ? lb_cut(t, axis, lo, 1)
-                     : mode == 'w' ? lb_cut(t, axis, lo + whole - k, k)
+    int64_t whole = (hi - lo) / n * n;  // whole periods that exist already
+    int64_t k = mode == 'e' ? lo : min(lo, mode == 'w' ? whole : hi - lo - 1);
+    lb_tensor to = lb_narrow(t, axis, lo - k, k);
+    lb_tensor from = mode == 'e'   ? lb_narrow(t, axis, lo, 1)
+                     : mode == 'w' ? lb_narrow(t, axis, lo + whole - k, k)
                                    : mirrored(t, axis, lo + k, k);
     lb_move(c->pool, &from, &to);
     lo -= k;
   }
 }
 
-// What lies behind them lies before them, seen from the end.
+// The elements behind [lo, hi) are filled in the same way, on a reversed view.
 static void repeat(lb_reference_call *c, char mode, const lb_tensor *t,
                    int axis, int64_t lo, int64_t hi) {
   int64_t dim = t->dims[axis];
@@ -147,8 +147,8 @@ static void repeat(lb_reference_call *c, char mode, const lb_tensor *t,
   repeat_before(c, mode, &back, axis, dim - hi, dim - lo);
 }
 
-// Negative pads cut first; what is left is what repeats, along the last axis
-// first: the others repeat whole rows.
+// Negative pads crop first; the remaining elements are then repeated, along the
+// last axis first, so that the other axes repeat whole rows.
 static lb_status pad_repeating(lb_reference_call *c, char mode,
                                const pad_args *a) {
   const lb_tensor *y = &c->out[0];
@@ -158,18 +158,19 @@ static lb_status pad_repeating(lb_reference_call *c, char mode,
   for (int i = 0; i < y->rank; i++) {
     int64_t skip = a->begin[i] < 0 ? -a->begin[i] : 0;
     lo[i] = a->begin[i] + skip;
-    n[i] = from.dims[i] - skip + least(a->end[i], 0);
+    n[i] = from.dims[i] - skip + min(a->end[i], 0);
     if (n[i] <= 0)
       return lb_error(LB_INVALID, "axis %d has nothing to pad with", i);
-    from = lb_cut(&from, i, skip, n[i]);
+    from = lb_narrow(&from, i, skip, n[i]);
   }
   for (int axis = y->rank; axis >= 0; axis--) {
-    lb_tensor made = *y;
-    for (int i = 0; i < axis; i++) made = lb_cut(&made, i, lo[i], n[i]);
+    lb_tensor done_part = *y;
+    for (int i = 0; i < axis; i++)
+      done_part = lb_narrow(&done_part, i, lo[i], n[i]);
     if (axis == y->rank)
-      lb_move(c->pool, &from, &made);
+      lb_move(c->pool, &from, &done_part);
     else
-      repeat(c, mode, &made, axis, lo[axis], lo[axis] + n[axis]);
+      repeat(c, mode, &done_part, axis, lo[axis], lo[axis] + n[axis]);
   }
   return LB_OK;
 }
@@ -189,12 +190,12 @@ lb_status lb_reference_Pad(lb_reference_call *c) {
   if (value && (lb_tensor_count(value) != 1 || value->dtype != c->in[0].dtype))
     return lb_error(LB_INVALID, "constant_value must be one %s",
                     lb_dtype_name(c->in[0].dtype));
-  place(c, a.begin, value ? value->data : NULL);
+  copy_shifted(c, a.begin, value ? value->data : NULL);
   return LB_OK;
 }
 
-// An odd difference: the window lies half an element to the left, and padding
-// has one more on the right.
+// If the difference is odd, cropping starts half an element to the left, and
+// padding has one more element on the right.
 lb_status lb_reference_CenterCropPad(lb_reference_call *c) {
   const lb_tensor *x = &c->in[0], *y = &c->out[0];
   int64_t begin[LB_MAX_RANK] = {0};
@@ -202,14 +203,14 @@ lb_status lb_reference_CenterCropPad(lb_reference_call *c) {
     int64_t more = y->dims[i] - x->dims[i];
     begin[i] = more / 2;
   }
-  place(c, begin, NULL);
+  copy_shifted(c, begin, NULL);
   return LB_OK;
 }
 
-// -- blocks of channels and blocks of pixels ---------------------------------
+// -- DepthToSpace, SpaceToDepth ----------------------------------------------
 
-// Splits axes of a rank 4 tensor, giving six: `axis` of the tensor and how many
-// elements of it make one step. The output is read the same way, dense.
+// Splits the axes of a rank 4 tensor into six: `axis` of the tensor, and the
+// number of its elements per step. The output is dense in the same order.
 typedef struct block_axis {
   int axis;
   int64_t dim, step;
@@ -235,14 +236,14 @@ static lb_status block_size(const lb_reference_call *c, const lb_tensor *small,
       deep->dims[1] / b / b != small->dims[1] || deep->dims[1] % (b * b) != 0 ||
       small->dims[2] / b != deep->dims[2] || small->dims[2] % b != 0 ||
       small->dims[3] / b != deep->dims[3] || small->dims[3] % b != 0)
-    return lb_error(LB_INVALID, "blocks of %lld do not divide the input",
+    return lb_error(LB_INVALID, "blocksize %lld does not divide the input",
                     (long long)b);
   *out = b;
   return LB_OK;
 }
 
-// Which channels are neighbours: CRD has the pixels of a block together, DCR
-// the depths of a pixel.
+// Reads the order of channels: CRD has the pixels of a block together, DCR the
+// depths of a pixel.
 static lb_status block_mode(const lb_reference_call *c, bool *crd) {
   const char *mode = lb_attr_str(c->node, "mode", "DCR");
   *crd = strcmp(mode, "CRD") == 0;
@@ -288,16 +289,16 @@ lb_status lb_reference_SpaceToDepth(lb_reference_call *c) {
 
 static void reverse(lb_reference_call *c, const lb_tensor *x,
                     const lb_tensor *y, int axis, int64_t n) {
-  lb_tensor from = lb_cut(x, axis, 0, n), to = lb_cut(y, axis, 0, n);
+  lb_tensor from = lb_narrow(x, axis, 0, n), to = lb_narrow(y, axis, 0, n);
   if (lb_tensor_count(&to) > 1) {
     int64_t size = (int64_t)lb_dtype_size(x->dtype);
     from.data = (char *)from.data + (n - 1) * x->strides[axis] * size;
     from.strides[axis] = -x->strides[axis];
   }
   lb_move(c->pool, &from, &to);
-  int64_t rest = x->dims[axis] - n;
-  from = lb_cut(x, axis, n, rest);
-  to = lb_cut(y, axis, n, rest);
+  int64_t remaining = x->dims[axis] - n;
+  from = lb_narrow(x, axis, n, remaining);
+  to = lb_narrow(y, axis, n, remaining);
   lb_move(c->pool, &from, &to);
 }
 
@@ -323,26 +324,26 @@ lb_status lb_reference_ReverseSequence(lb_reference_call *c) {
                       (long long)x->dims[time]);
   if (lb_tensor_count(x) == 0) return LB_OK;
   for (int64_t i = 0; i < n; i++) {
-    lb_tensor from = lb_cut(x, batch, i, 1),
-              to = lb_cut(&c->out[0], batch, i, 1);
+    lb_tensor from = lb_narrow(x, batch, i, 1),
+              to = lb_narrow(&c->out[0], batch, i, 1);
     reverse(c, &from, &to, time, lens[i]);
   }
   return LB_OK;
 }
 
-// Columns [begin, end) of the given row, in all matrices at once; zero unless
-// there is a source.
+// Writes columns [begin, end) of the given row of all matrices; zeros if `from`
+// is NULL.
 static void put_columns(lb_reference_call *c, const lb_tensor *from,
                         int64_t row, int64_t begin, int64_t end) {
   int axis = c->out[0].rank - 2;
-  lb_tensor to = lb_cut(&c->out[0], axis, row, 1);
-  to = lb_cut(&to, axis + 1, begin, end - begin);
+  lb_tensor to = lb_narrow(&c->out[0], axis, row, 1);
+  to = lb_narrow(&to, axis + 1, begin, end - begin);
   if (!from) {
     lb_fill(c->pool, &to, NULL);
     return;
   }
-  lb_tensor part = lb_cut(from, axis, row, 1);
-  part = lb_cut(&part, axis + 1, begin, end - begin);
+  lb_tensor part = lb_narrow(from, axis, row, 1);
+  part = lb_narrow(&part, axis + 1, begin, end - begin);
   lb_move(c->pool, &part, &to);
 }
 
@@ -353,17 +354,20 @@ lb_status lb_reference_Trilu(lb_reference_call *c) {
   int64_t n_k;
   LB_TRY(lb_reference_ints(c, 1, &k, &n_k));
   if (x->rank < 2 || (k && n_k != 1))
-    return lb_error(LB_INVALID, "needs matrices and one k, not rank %d, %lld",
+    return lb_error(LB_INVALID,
+                    "the input must have rank 2 or more, not %d, and k one "
+                    "element, not %lld",
                     x->rank, (long long)n_k);
   if (lb_tensor_count(x) == 0) return LB_OK;
   int64_t rows = x->dims[x->rank - 2], cols = x->dims[x->rank - 1];
-  // Beyond a matrix in either direction, k changes nothing more.
-  int64_t shift = !k ? 0 : k[0] < -rows ? -rows : least(k[0], cols);
+  // Values of k beyond the matrix in either direction make no further
+  // difference.
+  int64_t shift = !k ? 0 : k[0] < -rows ? -rows : min(k[0], cols);
   for (int64_t row = 0; row < rows; row++) {
-    int64_t cut = row + shift + (upper ? 0 : 1);
-    cut = cut < 0 ? 0 : least(cut, cols);
-    put_columns(c, upper ? NULL : x, row, 0, cut);
-    put_columns(c, upper ? x : NULL, row, cut, cols);
+    int64_t split = row + shift + (upper ? 0 : 1);
+    split = split < 0 ? 0 : min(split, cols);
+    put_columns(c, upper ? NULL : x, row, 0, split);
+    put_columns(c, upper ? x : NULL, row, split, cols);
   }
   return LB_OK;
 }

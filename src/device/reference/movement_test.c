@@ -1,5 +1,5 @@
-// device/reference/movement_test.c -- joining, padding, repeating, rearranging
-// and masking, against the definitions element by element.
+// device/reference/movement_test.c -- concatenating, padding, repeating,
+// rearranging and masking, against the definitions element by element.
 #include "device/reference/case_test.h"
 #include "device/reference/move.h"
 
@@ -14,7 +14,7 @@ static bool is_zero(const lb_tensor *x, const int64_t *index) {
   return memcmp(case_at(x, index), &zero, lb_dtype_size(x->dtype)) == 0;
 }
 
-// Tiles of 32 are cut along the axis before short rows.
+// Tiles of 32 are formed along the axis before short rows.
 static void short_one(test_case *t) {
   int64_t dims[] = {case_dim(t), case_int(t, 1, 70), case_int(t, 1, 9)};
   case_begin(t, LB_OP_Identity);
@@ -72,9 +72,9 @@ static void tile_one(test_case *t) {
 
 // -- Pad ---------------------------------------------------------------------
 
-// The element at place i of the axis, found by walking there from 0 one step
-// at a time; n elements from `first` on are there. -1: none.
-static int64_t pad_walk(char mode, int64_t i, int64_t first, int64_t n) {
+// The source of position i of a padded axis, found by stepping there from 0; n
+// elements from `first` on exist. -1: none.
+static int64_t padded_source(char mode, int64_t i, int64_t first, int64_t n) {
   int64_t at = 0, by = i < 0 ? -1 : 1, step = by;
   for (int64_t k = 0; k != i; k += by) {
     int64_t next = at + step;
@@ -95,16 +95,16 @@ static int64_t pad_walk(char mode, int64_t i, int64_t first, int64_t n) {
 typedef struct padding {
   int rank;
   int64_t dims[4], to[4], begin[4], end[4];
-  bool cut[4];
+  bool crop[4];
 } padding;
 
 static void random_padding(test_case *t, char mode, padding *p) {
   p->rank = random_dims(t, 0, 4, p->dims);
   for (int i = 0; i < p->rank; i++) {
     bool few = mode != 'c' && p->dims[i] == 0;
-    int64_t most = case_int(t, 0, 3) ? 3 : 12;
-    p->begin[i] = few ? 0 : case_int(t, -p->dims[i] / 2, most);
-    p->end[i] = few ? 0 : case_int(t, -((p->dims[i] - 1) / 2), most);
+    int64_t max_pad = case_int(t, 0, 3) ? 3 : 12;
+    p->begin[i] = few ? 0 : case_int(t, -p->dims[i] / 2, max_pad);
+    p->end[i] = few ? 0 : case_int(t, -((p->dims[i] - 1) / 2), max_pad);
     if (case_int(t, 0, 2) == 0) p->begin[i] = p->end[i] = 0;
     p->to[i] = p->dims[i] + p->begin[i] + p->end[i];
   }
@@ -115,10 +115,10 @@ static void check_padding(test_case *t, char mode, const padding *p) {
     int64_t from[LB_MAX_RANK];
     bool hole = false;
     for (int k = 0; k < p->rank; k++) {
-      int64_t b = p->begin[k], e = p->end[k], cut = b < 0 ? -b : 0;
-      int64_t n = p->dims[k] - cut + (e < 0 ? e : 0);
+      int64_t b = p->begin[k], e = p->end[k], crop = b < 0 ? -b : 0;
+      int64_t n = p->dims[k] - crop + (e < 0 ? e : 0);
       int64_t at = b < 0 ? i[k] : i[k] - b;
-      from[k] = n > 0 ? pad_walk(mode, at, cut, n) : -1;
+      from[k] = n > 0 ? padded_source(mode, at, crop, n) : -1;
       hole |= from[k] < 0;
     }
     if (!hole)
@@ -174,7 +174,7 @@ static void pads_that_do_not_fit_are_refused(void **state) {
   }
 }
 
-static void nothing_cannot_be_reflected(void **state) {
+static void an_empty_axis_cannot_be_reflected(void **state) {
   (void)state;
   test_case t = {.name = "pad"};
   case_begin(&t, LB_OP_Pad);
@@ -200,8 +200,8 @@ static void center_one(test_case *t) {
     bool hole = false;
     for (int k = 0; k < rank; k++) {
       int64_t left = to[k] > dims[k] ? (to[k] - dims[k]) / 2 : 0;
-      int64_t cut = to[k] < dims[k] ? (dims[k] - to[k]) / 2 : 0;
-      from[k] = i[k] - left + cut;
+      int64_t crop = to[k] < dims[k] ? (dims[k] - to[k]) / 2 : 0;
+      from[k] = i[k] - left + crop;
       hole |= from[k] < 0 || from[k] >= dims[k];
     }
     if (hole)
@@ -284,8 +284,8 @@ static void trilu_one(test_case *t) {
   }
 }
 
-CASE_TEST(short_rows_are_moved_in_tiles, 400, short_one)
-CASE_TEST(concat_puts_inputs_one_after_the_other, 300, concat_one)
+CASE_TEST(short_rows_are_copied_in_tiles, 400, short_one)
+CASE_TEST(concat_appends_inputs_in_order, 300, concat_one)
 CASE_TEST(tile_repeats_each_axis, 300, tile_one)
 CASE_TEST(pad_follows_its_mode_at_both_ends, 1500, pad_one)
 CASE_TEST(center_crop_pad_keeps_the_middle, 300, center_one)
@@ -295,12 +295,12 @@ CASE_TEST(trilu_keeps_one_side_of_a_diagonal, 300, trilu_one)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(short_rows_are_moved_in_tiles),
-      cmocka_unit_test(concat_puts_inputs_one_after_the_other),
+      cmocka_unit_test(short_rows_are_copied_in_tiles),
+      cmocka_unit_test(concat_appends_inputs_in_order),
       cmocka_unit_test(tile_repeats_each_axis),
       cmocka_unit_test(pad_follows_its_mode_at_both_ends),
       cmocka_unit_test(pads_that_do_not_fit_are_refused),
-      cmocka_unit_test(nothing_cannot_be_reflected),
+      cmocka_unit_test(an_empty_axis_cannot_be_reflected),
       cmocka_unit_test(center_crop_pad_keeps_the_middle),
       cmocka_unit_test(blocks_move_between_depth_and_space),
       cmocka_unit_test(sequences_reverse_up_to_their_length),

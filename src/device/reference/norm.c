@@ -1,8 +1,8 @@
-// device/reference/norm.c -- normalisation.
+// device/reference/norm.c -- normalisation operators.
 //
-// Most of it is one formula, y = (x - mean) * inv * scale + bias, in which
-// mean and inv (one over the deviation) come from x, or from the model, and
-// each of the four broadcasts to x in its own way.
+// Most of them are one formula, y = (x - mean) * inv * scale + bias, in which
+// mean and inv (one over the standard deviation) are computed from x or given
+// by the model, and each of the four broadcasts to x in its own way.
 #include <string.h>
 #include <tgmath.h>
 
@@ -13,11 +13,11 @@
 // -- y = (x - mean) * inv * scale + bias -------------------------------------
 
 typedef struct normal {
-  lb_tensor mean, inv, scale, bias;  // of x's work dtype
+  lb_tensor mean, inv, scale, bias;  // in the work dtype of x
 } normal;
 
-// Mean and inv are mostly the same along a row, scale and bias the same too
-// (channels first) or dense.
+// Mean and inv are usually constant along a row; scale and bias are constant
+// too (channels first) or dense.
 #define APPLY(id, S, T, load, store, ...)                                  \
   static void apply_##id(const void *user, int64_t n, char *const *p,      \
                          const int64_t *step) {                            \
@@ -54,7 +54,8 @@ LB_FLOATS(APPLY, )
 
 #define ENTRY(id, S, T, load, store, Name, ...) [LB_##id] = Name##_##id,
 
-// RMSNormalization's y has the dtype of the scale: it is converted at the end.
+// The y of RMSNormalization has the dtype of the scale: it is converted at the
+// end.
 static lb_status apply(lb_reference_call *c, const lb_tensor *y,
                        const lb_tensor *x, const normal *nm) {
   static lb_row_fn *const rows[LB_DTYPE_COUNT] = {LB_FLOATS(ENTRY, apply, )};
@@ -69,7 +70,7 @@ static lb_status apply(lb_reference_call *c, const lb_tensor *y,
   }
   const lb_tensor *operands[] = {y,        x,          &nm->mean,
                                  &nm->inv, &nm->scale, &nm->bias};
-  lb_each(c->pool, 6, operands, rows[x->dtype], NULL);
+  lb_iter_all(c->pool, 6, operands, rows[x->dtype], NULL);
   return LB_OK;
 }
 
@@ -79,12 +80,12 @@ typedef struct moments_job {
   const void *x;
   void *mean, *var;
   int64_t len;
-  bool centred;  // else the mean is 0, and var the mean of squares
+  bool centred;  // false: the mean is 0, and var is the mean of squares
 } moments_job;
 
-#define LANES 8  // lines summed side by side; each in its own order
+#define LANES 8  // lines that are summed concurrently; each in its own order
 
-// mean[j] and var[j], which has the sum of squares, are summed in chains.
+// mean[j] and var[j], the mean of squared deviations, are summed in chains.
 #define MOMENTS(id, S, T, ...)                                            \
   static void add_chains_##id(const S *x, int64_t len, int64_t n,         \
                               const T *less, bool squared, T *out) {      \
@@ -125,13 +126,13 @@ typedef struct moments_job {
   }
 LB_WIDE_FLOATS(MOMENTS, )
 
-// Mean and variance of x along `axes`, which stay as axes of length 1; dense,
-// in x's work dtype.
+// Mean and variance of x along `axes`, which are kept as axes of length 1;
+// dense, in the work dtype of x.
 static lb_status moments(lb_reference_call *c, const lb_tensor *x,
                          uint32_t axes, bool centred, lb_tensor *mean,
                          lb_tensor *var) {
   if (!lb_dtype_is_float(x->dtype)) return lb_reference_bad_dtype(c, x->dtype);
-  lb_dtype work = lb_work_dtype(x->dtype);
+  lb_dtype work = lb_line_dtype(x->dtype);
   lb_tensor lines = lb_axes_last(x, axes);
   int64_t dims[LB_MAX_RANK] = {0};
   for (int i = 0; i < x->rank; i++) dims[i] = axes >> i & 1 ? 1 : x->dims[i];
@@ -159,29 +160,29 @@ LB_WIDE_FLOATS(INVERT, )
 
 // 1 / sqrt(var + epsilon), in place.
 static void invert(lb_reference_call *c, const lb_tensor *var, double epsilon) {
-  lb_each(c->pool, 1, &var, var->dtype == LB_F64 ? invert_F64 : invert_F32,
-          &epsilon);
+  lb_iter_all(c->pool, 1, &var, var->dtype == LB_F64 ? invert_F64 : invert_F32,
+              &epsilon);
 }
 
-// One element for all: the work dtype's `v`.
+// A scalar `v` in the work dtype.
 static lb_status constant(lb_reference_call *c, lb_dtype x, double v,
                           lb_tensor *out) {
-  LB_TRY(lb_reference_temp(c, lb_work_dtype(x), 0, NULL, out));
+  LB_TRY(lb_reference_temp(c, lb_line_dtype(x), 0, NULL, out));
   lb_tensor from = {.dtype = LB_F64, .data = &v};
   return lb_reference_convert(&from, out);
 }
 
-// Input i in the work dtype; absent, the constant `dflt`.
+// Input i in the work dtype; the constant `dflt` if it is absent.
 static lb_status operand(lb_reference_call *c, uint32_t i, double dflt,
                          lb_tensor *out) {
   lb_dtype x = c->in[0].dtype;
   if (i >= c->node->n_in || c->in[i].dtype == LB_NONE)
     return constant(c, x, dflt, out);
-  return lb_reference_dense(c, &c->in[i], lb_work_dtype(x), out);
+  return lb_reference_dense(c, &c->in[i], lb_line_dtype(x), out);
 }
 
-// Input i, one element per channel, as a tensor that broadcasts to `rank`
-// dims with the channels at axis 1 (axis 0 of a vector is the batch).
+// Input i, one element per channel, as a tensor that broadcasts to `rank` dims
+// with the channels at axis 1 (axis 0 of a vector is the batch).
 static lb_status per_channel(lb_reference_call *c, uint32_t i, int rank,
                              int64_t channels, lb_tensor *out) {
   LB_TRY(operand(c, i, 0, out));
@@ -212,7 +213,7 @@ static lb_status trailing_axes(const lb_reference_call *c, uint32_t *out) {
   return LB_OK;
 }
 
-// A bias of -0 changes nothing, not even a zero's sign.
+// A bias of -0 changes nothing, not even the sign of a zero.
 static lb_status trailing_norm(lb_reference_call *c, bool centred, normal *nm) {
   uint32_t axes = 0;
   LB_TRY(trailing_axes(c, &axes));
@@ -238,20 +239,21 @@ lb_status lb_reference_RMSNormalization(lb_reference_call *c) {
 
 // -- per channel -------------------------------------------------------------
 
-#define BLEND(id, S, T, ...)                                          \
-  static void blend_##id(const void *user, int64_t n, char *const *p, \
-                         const int64_t *step) {                       \
-    const T keep = (T)((const double *)user)[0];                      \
-    for (int64_t i = 0; i < n; i++)                                   \
-      *(S *)(p[0] + i * step[0]) =                                    \
-          *(const S *)(p[1] + i * step[1]) * keep +                   \
-          *(const S *)(p[2] + i * step[2]) * (1 - keep);              \
+#define UPDATE_STATS(id, S, T, ...)                                          \
+  static void update_stats_##id(const void *user, int64_t n, char *const *p, \
+                                const int64_t *step) {                       \
+    const T momentum_ = (T)((const double *)user)[0];                        \
+    for (int64_t i = 0; i < n; i++)                                          \
+      *(S *)(p[0] + i * step[0]) =                                           \
+          *(const S *)(p[1] + i * step[1]) * momentum_ +                     \
+          *(const S *)(p[2] + i * step[2]) * (1 - momentum_);                \
   }
-LB_WIDE_FLOATS(BLEND, )
+LB_WIDE_FLOATS(UPDATE_STATS, )
 
-// Running statistics: input i and what this batch has, blended into output o.
-static lb_status running(lb_reference_call *c, uint32_t i, const lb_tensor *now,
-                         uint32_t o) {
+// Updates running statistics: output o is the weighted mean of input i and the
+// statistics of this batch.
+static lb_status update_running_stats(lb_reference_call *c, uint32_t i,
+                                      const lb_tensor *now, uint32_t o) {
   if (!wanted(c, o)) return LB_OK;
   lb_tensor old, new = *now, sum;
   LB_TRY(operand(c, i, 0, &old));
@@ -260,8 +262,9 @@ static lb_status running(lb_reference_call *c, uint32_t i, const lb_tensor *now,
   new.rank = old.rank;
   lb_tensor_dense(&new);
   double momentum = (double)lb_attr_float(c->node, "momentum", 0.9f);
-  lb_each(c->pool, 3, (const lb_tensor *[]){&sum, &old, &new},
-          now->dtype == LB_F64 ? blend_F64 : blend_F32, &momentum);
+  lb_iter_all(c->pool, 3, (const lb_tensor *[]){&sum, &old, &new},
+              now->dtype == LB_F64 ? update_stats_F64 : update_stats_F32,
+              &momentum);
   lb_convert(c->pool, &sum, &c->out[o]);
   return LB_OK;
 }
@@ -278,9 +281,10 @@ lb_status lb_reference_BatchNormalization(lb_reference_call *c) {
   if (lb_attr_int(c->node, "training_mode", 0) != 0) {
     uint32_t axes = ((1u << x->rank) - 1) & ~(x->rank < 2 ? 0u : 2u);
     LB_TRY(moments(c, x, axes, true, &nm.mean, &nm.inv));
-    LB_TRY(running(c, 3, &nm.mean, 1));
-    LB_TRY(running(c, 4, &nm.inv, 2));
-  } else {  // a copy: inverting must not write into the model's variance
+    LB_TRY(update_running_stats(c, 3, &nm.mean, 1));
+    LB_TRY(update_running_stats(c, 4, &nm.inv, 2));
+  } else {  // a copy, so that inverting does not write into the model's
+            // variance
     lb_tensor var = nm.inv;
     LB_TRY(lb_reference_temp(c, var.dtype, var.rank, var.dims, &nm.inv));
     lb_convert(c->pool, &var, &nm.inv);
@@ -303,28 +307,28 @@ lb_status lb_reference_InstanceNormalization(lb_reference_call *c) {
   return apply(c, &c->out[0], x, &nm);
 }
 
-// Dims [n, groups, channels of a group, rest], dense.
+// Views t, dense, as [n, groups, channels per group, rest].
 static void view_as_groups(lb_tensor *t, int64_t groups) {
   int64_t n = t->dims[0], channels = t->dims[1];
-  int64_t rest = lb_axes_count(t, ~3u);
+  int64_t n_spatial = lb_axes_count(t, ~3u);
   t->rank = 4;
   t->dims[0] = n;
   t->dims[1] = groups;
   t->dims[2] = channels / groups;
-  t->dims[3] = rest;
+  t->dims[3] = n_spatial;
   lb_tensor_dense(t);
 }
 
-// Scale or bias of GroupNormalization against those dims.
+// Scale or bias of GroupNormalization, broadcast to those dims.
 static lb_status group_operand(lb_reference_call *c, uint32_t i, int64_t groups,
                                lb_tensor *out) {
   bool per_group = lb_attr_int(c->node, "per_group", 0) != 0;
   int64_t channels = c->in[0].dims[1];
-  int64_t each = per_group ? 1 : channels / groups;
-  LB_TRY(per_channel(c, i, 2, each * groups, out));
+  int64_t scales_per_group = per_group ? 1 : channels / groups;
+  LB_TRY(per_channel(c, i, 2, scales_per_group * groups, out));
   out->rank = 3;
   out->dims[0] = groups;
-  out->dims[1] = each;
+  out->dims[1] = scales_per_group;
   out->dims[2] = 1;
   lb_tensor_dense(out);
   return LB_OK;
@@ -334,7 +338,8 @@ lb_status lb_reference_GroupNormalization(lb_reference_call *c) {
   int64_t groups = lb_attr_int(c->node, "num_groups", 0);
   lb_tensor x = c->in[0], y = c->out[0];
   if (x.rank < 2 || groups < 1 || x.dims[1] % groups != 0)
-    return lb_error(LB_INVALID, "%lld channels do not fall into %lld groups",
+    return lb_error(LB_INVALID,
+                    "%lld channels are not divisible into %lld groups",
                     (long long)(x.rank < 2 ? 0 : x.dims[1]), (long long)groups);
   if (lb_tensor_count(&x) == 0) return LB_OK;
   LB_TRY(lb_reference_dense(c, &c->in[0], x.dtype, &x));
@@ -348,7 +353,7 @@ lb_status lb_reference_GroupNormalization(lb_reference_call *c) {
   return apply(c, &y, &x, &nm);
 }
 
-// -- line by line ------------------------------------------------------------
+// -- per line ----------------------------------------------------------------
 
 #define LINE(id, S, TT, load, store, Name, ...)                          \
   static void Name##_##id(const void *user, int64_t n, const void *from, \
@@ -360,7 +365,7 @@ lb_status lb_reference_GroupNormalization(lb_reference_call *c) {
     __VA_ARGS__                                                          \
   }
 
-// The standard deviation gets 1e-9 added, as in ONNX's definition.
+// 1e-9 is added to the standard deviation, as in the ONNX definition.
 LB_WIDE_FLOATS(LINE, mvn, LB_LINE_SUM(sum, n, x[i]); const T mean = sum / (T)n;
                LB_LINE_SUM(squares, n, (x[i] - mean) * (x[i] - mean));
                const T deviation = sqrt(squares / (T)n) + (T)1e-9;
@@ -384,7 +389,7 @@ lb_status lb_reference_MeanVarianceNormalization(lb_reference_call *c) {
                       (lb_line_fns){mvn_F32, mvn_F64}, NULL);
 }
 
-// A line of zeros stays one.
+// A line of zeros stays zero.
 #define DIVIDE_BY(norm) \
   for (int64_t i = 0; i < n; i++) y[i] = (norm) == 0 ? 0 : x[i] / (norm);
 LB_WIDE_FLOATS(LINE, lp1, LB_LINE_SUM(sum, n, fabs((T)x[i])); DIVIDE_BY(sum))
@@ -404,7 +409,8 @@ lb_status lb_reference_LpNormalization(lb_reference_call *c) {
 }
 
 typedef struct lrn_args {
-  int64_t before, after;  // channels of the window beside the own one
+  int64_t before,
+      after;  // channels of the window before and after the current one
   double share, beta, bias;
 } lrn_args;
 
@@ -420,7 +426,8 @@ LB_WIDE_FLOATS(
 lb_status lb_reference_LRN(lb_reference_call *c) {
   int64_t size = lb_attr_int(c->node, "size", 0);
   if (size < 1 || c->in[0].rank < 2)
-    return lb_error(LB_INVALID, "size %lld and rank %d: needs 1 and 2 or more",
+    return lb_error(LB_INVALID,
+                    "size %lld must be at least 1 and rank %d at least 2",
                     (long long)size, c->in[0].rank);
   lrn_args arg = {
       .before = (size - 1) / 2,

@@ -7,10 +7,10 @@ typedef struct stats {
   int64_t n;
 } stats;
 
-// Whether a and b are normalised together: they agree on every axis outside
-// `axes`.
-static bool together(int rank, const int64_t *a, const int64_t *b,
-                     uint32_t axes) {
+// Returns whether a and b are normalised together: they agree on every axis
+// outside `axes`.
+static bool same_line(int rank, const int64_t *a, const int64_t *b,
+                      uint32_t axes) {
   for (int i = 0; i < rank; i++)
     if (!(axes >> i & 1) && a[i] != b[i]) return false;
   return true;
@@ -20,7 +20,7 @@ static stats stats_of(const lb_tensor *x, const int64_t *at, uint32_t axes) {
   stats s = {0};
   double sum = 0;
   CASE_EACH(x, i) {
-    if (!together(x->rank, at, i, axes)) continue;
+    if (!same_line(x->rank, at, i, axes)) continue;
     double v = number(x, i);
     sum += v;
     s.square += v * v;
@@ -29,7 +29,7 @@ static stats stats_of(const lb_tensor *x, const int64_t *at, uint32_t axes) {
   }
   s.mean = sum / (double)s.n;
   CASE_EACH(x, k)
-  if (together(x->rank, at, k, axes))
+  if (same_line(x->rank, at, k, axes))
     s.var += (number(x, k) - s.mean) * (number(x, k) - s.mean) / (double)s.n;
   return s;
 }
@@ -75,7 +75,7 @@ static void layer_one(test_case *t) {
 }
 CASE_TEST(layer_and_rms_norm_match_the_formula, 80, layer_one)
 
-// Scale and bias, n elements each.
+// Adds scale and bias, n elements each.
 static void channels_in(test_case *t, lb_dtype dtype, int64_t n) {
   case_in(t, case_numbers(t, dtype, 1, &n, -2, 2));
   case_in(t, case_numbers(t, dtype, 1, &n, -2, 2));
@@ -205,14 +205,14 @@ static void lines_one(test_case *t) {
     stats s = stats_of(&t->in[0], o, 1u << axis);
     double norm[] = {s.size, sqrt(s.square), sqrt(s.var) + 1e-9};
     double want = (number(&t->in[0], o) - (which < 2 ? 0 : s.mean));
-    if (which == 2 && s.var < 1e-3) continue;  // nothing but rounding left
+    if (which == 2 && s.var < 1e-3) continue;  // only rounding errors are left
     want = norm[which] == 0 ? 0 : want / norm[which];
     CASE_CHECK(t, near(number(&t->out[0], o), want, tolerance(dtype)));
   }
 }
 CASE_TEST(lp_and_mean_variance_norm_work_along_any_axis, 90, lines_one)
 
-static void zeros_have_no_norm_and_stay(void **state) {
+static void a_line_of_zeros_stays_zero(void **state) {
   (void)state;
   check_example(&(example){LB_OP_LpNormalization,
                            lb_reference_LpNormalization,
@@ -269,7 +269,7 @@ int main(void) {
       cmocka_unit_test(batch_norm_uses_or_updates_the_statistics),
       cmocka_unit_test(batch_norm_leaves_the_model_alone),
       cmocka_unit_test(lp_and_mean_variance_norm_work_along_any_axis),
-      cmocka_unit_test(zeros_have_no_norm_and_stay),
+      cmocka_unit_test(a_line_of_zeros_stays_zero),
       cmocka_unit_test(lrn_sums_over_neighbouring_channels),
       cmocka_unit_test(groups_that_do_not_divide_are_refused),
   };

@@ -1,8 +1,9 @@
-// device/reference/number_test.h -- tensors of numbers that sum without
-// rounding, so that a naive oracle in double must be matched bit for bit.
+// device/reference/number_test.h -- tensors of numbers that can be summed
+// without rounding, so that results must match a naive oracle in double bit for
+// bit.
 //
-// Numbers are eighths in [-2, 2] (integers in [-16, 16] for integers): products
-// and sums of thousands of them are exact in float.
+// Numbers are multiples of 1/8 in [-2, 2] (integers in [-16, 16] for integer
+// dtypes): products and sums of thousands of them are exact in float.
 #ifndef LB_DEVICE_REFERENCE_NUMBER_TEST_H
 #define LB_DEVICE_REFERENCE_NUMBER_TEST_H
 
@@ -45,7 +46,7 @@ static inline lb_tensor number_list(test_case *t, lb_dtype dtype, int rank,
   return x;
 }
 
-// Does the element hold v, as its dtype rounds it?
+// Returns whether the element is v, rounded to its dtype.
 static inline bool number_is(const lb_tensor *x, const int64_t *index,
                              double v) {
   uint64_t bits = 0;

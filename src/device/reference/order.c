@@ -8,7 +8,8 @@
 
 #define TOP_BIT ((uint64_t)1 << 63)
 
-// Positive floats are ordered as their bits are, negative ones the other way.
+// The bits of positive floats compare as the floats do, those of negative ones
+// in reverse.
 static uint64_t float_key(double x) {
   uint64_t bits;
   if (isnan(x)) return UINT64_MAX;
@@ -30,7 +31,7 @@ typedef void keys_fn(int64_t n, const char *from, int64_t step, uint64_t *out);
   }
 LB_FLOATS(KEYS, float_key)
 LB_SIGNED(KEYS, signed_key)
-LB_UNSIGNED(KEYS, LB_KEEP)
+LB_UNSIGNED(KEYS, LB_IDENTITY)
 LB_BOOLS(KEYS, bool_key)
 
 void lb_order_keys(lb_dtype t, int64_t n, const void *from, int64_t step,
@@ -54,7 +55,7 @@ bool lb_order_equal(const uint64_t *keys, int64_t len, int64_t a, int64_t b) {
   return compare(keys, len, a, b) == 0;
 }
 
-// from[begin, mid) and from[mid, end), both sorted, into to[begin, end).
+// Merges from[begin, mid) and from[mid, end), both sorted, into to[begin, end).
 static void merge(const uint64_t *keys, int64_t len, const int64_t *from,
                   int64_t begin, int64_t mid, int64_t end, int64_t *to) {
   int64_t a = begin, b = mid;

@@ -1,10 +1,10 @@
 // device/reference/pool.c -- AveragePool, MaxPool, LpPool, their global forms,
 // and MaxUnpool.
 //
-// A plane is one channel of one image; planes are independent. Values are
+// A plane is one channel of one batch item; planes are independent. Values are
 // pooled in float, or in double for float64; 8-bit integers are exact in float.
-// Taps outside the input count for nothing, except that AveragePool with
-// count_include_pad divides by the taps that lie inside the padded input.
+// Taps outside the input are ignored, except that AveragePool with
+// count_include_pad divides by the number of taps inside the padded input.
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -20,16 +20,16 @@ typedef struct pooling {
   lb_window_geometry w;
   pool_kind kind;
   bool count_pads;
-  bool column_major;  // how indices of MaxPool are counted within a plane
-  int p;              // of LpPool
-  double lowest;      // of a window without taps, for MaxPool
+  bool column_major;  // order of MaxPool indices within a plane
+  int p;              // exponent of LpPool
+  double lowest;      // MaxPool's result for a window without taps
   int64_t in_plane, out_plane;
   const void *x;
   void *y;
   lb_i64 *indices;  // or NULL
 } pooling;
 
-// The taps of window o along axis d that lie in [0, end): [*lo, *hi).
+// The range [*lo, *hi) of taps of window o along axis d that are in [0, end).
 static void tap_range(const lb_window_geometry *w, int d, int64_t o,
                       int64_t end, int64_t *lo, int64_t *hi) {
   int64_t at = o * w->stride[d] - w->pad[d], step = w->dilation[d];
@@ -39,11 +39,11 @@ static void tap_range(const lb_window_geometry *w, int d, int64_t o,
   if (*lo > *hi) *lo = *hi;
 }
 
-// Positions of one window: first tap, taps and step along each axis.
+// The positions of one window: first tap and number of taps along each axis.
 typedef struct span {
   int64_t first[LB_MAX_RANK], count[LB_MAX_RANK];
-  int64_t taps;     // inside the input
-  int64_t divisor;  // of an average
+  int64_t taps;     // number of taps inside the input
+  int64_t divisor;  // for averages
 } span;
 
 static span span_of(const pooling *p, const int64_t *o) {
@@ -63,7 +63,7 @@ static span span_of(const pooling *p, const int64_t *o) {
   return s;
 }
 
-// Offset of the row of taps `index` (all axes but the last).
+// The offset of the row of taps `index` (all axes but the last).
 static int64_t row_offset(const lb_window_geometry *w, const span *s,
                           const int64_t *index) {
   int64_t offset = 0;
@@ -74,7 +74,7 @@ static int64_t row_offset(const lb_window_geometry *w, const span *s,
   return offset;
 }
 
-// The place of element `offset` of a plane, counted down its columns.
+// The column-major index of element `offset` of a plane.
 static int64_t column_major(const lb_window_geometry *w, int64_t offset) {
   int64_t index[LB_MAX_RANK], at = 0;
   lb_index_of(offset, w->n, w->in, index);
@@ -132,8 +132,8 @@ static int64_t column_major(const lb_window_geometry *w, int64_t offset) {
       lb_next_index(p->w.n, p->w.out, o);                             \
     }                                                                 \
   }
-POOL(F32, lb_f32, float, LB_KEEP, LB_KEEP, powf, fabsf)
-POOL(F64, lb_f64, double, LB_KEEP, LB_KEEP, pow, fabs)
+POOL(F32, lb_f32, float, LB_IDENTITY, LB_IDENTITY, powf, fabsf)
+POOL(F64, lb_f64, double, LB_IDENTITY, LB_IDENTITY, pow, fabs)
 
 typedef struct pool_job {
   const pooling *p;
@@ -158,12 +158,12 @@ static double lowest_of(lb_dtype t) {
   }
 }
 
-// An output that is wanted; both have the same dims.
-static const lb_tensor *shown(const lb_reference_call *c) {
+// Returns an output that is wanted; both have the same dims.
+static const lb_tensor *any_output(const lb_reference_call *c) {
   return &c->out[lb_reference_wanted(c, 0) ? 0 : 1];
 }
 
-// w is complete; x is input 0.
+// p->w is complete; input 0 is x.
 static lb_status pool_run(lb_reference_call *c, pooling *p) {
   const lb_tensor *in = &c->in[0];
   lb_dtype work = in->dtype == LB_F64 ? LB_F64 : LB_F32;
@@ -172,8 +172,8 @@ static lb_status pool_run(lb_reference_call *c, pooling *p) {
     return lb_reference_bad_dtype(c, in->dtype);
   lb_tensor x, y;
   LB_TRY(lb_reference_dense(c, in, work, &x));
-  const lb_tensor *like = shown(c);
-  LB_TRY(lb_work_room(c, 0, work, like->rank, like->dims, &y));
+  const lb_tensor *like = any_output(c);
+  LB_TRY(lb_work_out_or_temp(c, 0, work, like->rank, like->dims, &y));
   if (lb_tensor_count(&y) == 0) return LB_OK;
   p->lowest = lowest_of(in->dtype);
   p->in_plane = lb_reference_product(p->w.n, p->w.in);
@@ -205,7 +205,7 @@ static lb_status pool_windows(lb_reference_call *c, pooling *p) {
                     count, p->w.n);
   for (int d = 0; d < p->w.n; d++) {
     p->w.in[d] = x->dims[2 + d];
-    p->w.out[d] = shown(c)->dims[2 + d];
+    p->w.out[d] = any_output(c)->dims[2 + d];
     p->w.kernel[d] = kernel[d];
   }
   LB_TRY(lb_window_init(c, &p->w));
@@ -215,7 +215,7 @@ static lb_status pool_windows(lb_reference_call *c, pooling *p) {
 static lb_status pool_global(lb_reference_call *c, pooling *p) {
   const lb_tensor *x = &c->in[0];
   p->w.n = x->rank - 2;
-  if (p->w.n < 1) {  // nothing to pool: every element is a window
+  if (p->w.n < 1) {  // nothing to pool: every element is a window of its own
     p->w.n = 1;
     p->w.in[0] = p->w.out[0] = p->w.kernel[0] = 1;
     p->w.stride[0] = p->w.dilation[0] = 1;
@@ -264,7 +264,7 @@ lb_status lb_reference_GlobalLpPool(lb_reference_call *c) {
 
 // -- MaxUnpool ---------------------------------------------------------------
 
-// Indices count in the dims that kernel, strides and pads imply; a larger
+// Indices refer to the dims that kernel, strides and pads imply; a larger
 // output holds that block at its origin.
 static lb_status unpool_dims(lb_reference_call *c, int64_t *dims) {
   const lb_tensor *x = &c->in[0];
@@ -308,7 +308,7 @@ lb_status lb_reference_MaxUnpool(lb_reference_call *c) {
     int64_t offset = 0;
     for (int d = 0; d < out->rank; d++) {
       if (at[d] >= out->dims[d])
-        return lb_error(LB_INVALID, "index %lld lies outside the output",
+        return lb_error(LB_INVALID, "index %lld is outside the output",
                         (long long)indices[i]);
       offset = offset * out->dims[d] + at[d];
     }

@@ -1,4 +1,4 @@
-// device/reference/pool_test.c -- pools against their definition, tap by tap.
+// device/reference/pool_test.c -- pooling against its definition, tap by tap.
 #include "device/reference/number_test.h"
 #include "device/reference/window.h"
 
@@ -20,8 +20,8 @@ static void random_spec(test_case *t, spec *s) {
     s->pads[s->n + d] = case_int(t, 0, s->kernel[d] - 1);
     int64_t reach = (s->kernel[d] - 1) * s->dilation[d] + 1;
     s->in[d] = case_int(t, reach, reach + 6);
-    int64_t room = s->in[d] + s->pads[d] + s->pads[s->n + d] - reach;
-    s->out[d] = (room + (ceil_mode ? s->stride[d] - 1 : 0)) / s->stride[d] + 1;
+    int64_t slack = s->in[d] + s->pads[d] + s->pads[s->n + d] - reach;
+    s->out[d] = (slack + (ceil_mode ? s->stride[d] - 1 : 0)) / s->stride[d] + 1;
     if ((s->out[d] - 1) * s->stride[d] >= s->in[d] + s->pads[d]) s->out[d]--;
   }
 }
@@ -92,7 +92,7 @@ static void pool_one(test_case *t) {
 }
 CASE_TEST(pools_take_the_taps_inside_the_input, 200, pool_one)
 
-static void indices_may_count_down_columns(void **state) {
+static void indices_may_be_column_major(void **state) {
   (void)state;
   test_case t = {0};
   const int64_t x[] = {1, 2, 2, 3}, y[] = {1, 2, 1, 1};
@@ -146,7 +146,7 @@ static void unpooling_refuses_indices_outside(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(pools_take_the_taps_inside_the_input),
-      cmocka_unit_test(indices_may_count_down_columns),
+      cmocka_unit_test(indices_may_be_column_major),
       cmocka_unit_test(global_pools_reduce_each_channel),
       cmocka_unit_test(unpooling_refuses_indices_outside),
   };

@@ -1,19 +1,21 @@
-// device/reference/quantize.c -- between numbers and small integers.
+// device/reference/quantize.c -- QuantizeLinear, DequantizeLinear and
+// DynamicQuantizeLinear.
 //
-// Scales and zero points come per tensor, per index of an axis, or per block
-// of an axis. The first two broadcast; of the last, each block does.
+// Scales and zero points are per tensor, per index of an axis, or per block of
+// an axis. The first two broadcast to the tensor; blocks are processed one by
+// one, and each broadcasts to its part.
 #include <math.h>
 
 #include "device/reference/elem.h"
 #include "device/reference/iter.h"
 
-// -- scales against the tensor they belong to --------------------------------
+// -- scales and zero points --------------------------------------------------
 
-typedef struct grid {
-  lb_tensor scale, zero;  // float32, and int32; equal dims
+typedef struct params {
+  lb_tensor scale, zero_point;  // float32 and int32, of equal dims
   int axis;
-  int64_t block;  // length along the axis that shares a scale
-} grid;
+  int64_t block;  // elements along the axis that share a scale
+} params;
 
 static bool present(const lb_reference_call *c, uint32_t i) {
   return i < c->node->n_in && c->in[i].dtype != LB_NONE;
@@ -26,7 +28,7 @@ static bool same_dims(const lb_tensor *a, const lb_tensor *b) {
   return true;
 }
 
-// Dims [1, ..., n, ..., 1] with n at `axis`, of `rank` dims.
+// Views a vector as [1, ..., n, ..., 1] with n at `axis`, of `rank` dims.
 static void along_axis(lb_tensor *t, int rank, int axis) {
   int64_t n = t->dims[0];
   t->rank = rank;
@@ -37,7 +39,7 @@ static void along_axis(lb_tensor *t, int rank, int axis) {
 
 static void as_scalar(lb_tensor *t) { t->rank = 0; }
 
-static lb_status check_blocks(const grid *g, const lb_tensor *x) {
+static lb_status check_blocks(const params *g, const lb_tensor *x) {
   bool fits = g->scale.rank == x->rank;
   for (int i = 0; fits && i < x->rank; i++) {
     int64_t d = x->dims[i];
@@ -55,13 +57,14 @@ static lb_status check_blocks(const grid *g, const lb_tensor *x) {
       g->axis);
 }
 
-static lb_status place(lb_reference_call *c, const lb_tensor *x, grid *g) {
+static lb_status broadcast_params(lb_reference_call *c, const lb_tensor *x,
+                                  params *g) {
   int64_t block = lb_attr_int(c->node, "block_size", 0);
   g->axis = 0;
   g->block = INT64_MAX;
   if (block <= 0 && lb_tensor_count(&g->scale) == 1) {
     as_scalar(&g->scale);
-    as_scalar(&g->zero);
+    as_scalar(&g->zero_point);
     return LB_OK;
   }
   int64_t axis = x->rank == 1 ? 0 : lb_attr_int(c->node, "axis", 1);
@@ -75,27 +78,29 @@ static lb_status place(lb_reference_call *c, const lb_tensor *x, grid *g) {
                     (long long)lb_tensor_count(&g->scale),
                     (long long)x->dims[g->axis], g->axis);
   along_axis(&g->scale, x->rank, g->axis);
-  along_axis(&g->zero, x->rank, g->axis);
+  along_axis(&g->zero_point, x->rank, g->axis);
   return LB_OK;
 }
 
-static lb_status grid_of(lb_reference_call *c, const lb_tensor *x, grid *g) {
+static lb_status params_of(lb_reference_call *c, const lb_tensor *x,
+                           params *g) {
   LB_TRY(lb_reference_dense(c, &c->in[1], LB_F32, &g->scale));
-  LB_TRY(lb_reference_temp(c, LB_I32, g->scale.rank, g->scale.dims, &g->zero));
+  LB_TRY(lb_reference_temp(c, LB_I32, g->scale.rank, g->scale.dims,
+                           &g->zero_point));
   int32_t none = 0;
-  lb_tensor zero = {.dtype = LB_I32, .data = &none};
+  lb_tensor zero_point = {.dtype = LB_I32, .data = &none};
   if (present(c, 2)) {
-    zero = c->in[2];
-    if (lb_tensor_count(&zero) == 1 && lb_tensor_count(&g->scale) == 1)
-      as_scalar(&zero);  // [] or [1], as the scale or not
-    else if (!same_dims(&zero, &g->scale))
+    zero_point = c->in[2];
+    if (lb_tensor_count(&zero_point) == 1 && lb_tensor_count(&g->scale) == 1)
+      as_scalar(&zero_point);  // [] or [1], independently of the scale
+    else if (!same_dims(&zero_point, &g->scale))
       return lb_error(LB_INVALID, "scale and zero point differ in dims");
   }
-  lb_convert(c->pool, &zero, &g->zero);
-  return place(c, x, g);
+  lb_convert(c->pool, &zero_point, &g->zero_point);
+  return broadcast_params(c, x, g);
 }
 
-// The part of t from `begin` along the axis, `len` long.
+// The part of t that starts at `begin` along the axis, `len` elements long.
 static lb_tensor part(const lb_tensor *t, int axis, int64_t begin,
                       int64_t len) {
   lb_tensor p = *t;
@@ -105,13 +110,14 @@ static lb_tensor part(const lb_tensor *t, int axis, int64_t begin,
   return p;
 }
 
-// Rows of y, x, scale, zero point.
-static void run(lb_reference_call *c, const grid *g, const lb_tensor *y,
+// Runs a row function whose operands are y, x, scale and zero point.
+static void run(lb_reference_call *c, const params *g, const lb_tensor *y,
                 const lb_tensor *x, lb_row_fn *row) {
   if (lb_tensor_count(x) == 0) return;
   if (g->block == INT64_MAX) {
-    lb_each(c->pool, 4, (const lb_tensor *[]){y, x, &g->scale, &g->zero}, row,
-            NULL);
+    lb_iter_all(c->pool, 4,
+                (const lb_tensor *[]){y, x, &g->scale, &g->zero_point}, row,
+                NULL);
     return;
   }
   int64_t len = x->dims[g->axis];
@@ -119,9 +125,10 @@ static void run(lb_reference_call *c, const grid *g, const lb_tensor *y,
     int64_t n = len - at < g->block ? len - at : g->block;
     lb_tensor yp = part(y, g->axis, at, n), xp = part(x, g->axis, at, n);
     lb_tensor scale = part(&g->scale, g->axis, k, 1);
-    lb_tensor zero = part(&g->zero, g->axis, k, 1);
-    lb_each(c->pool, 4, (const lb_tensor *[]){&yp, &xp, &scale, &zero}, row,
-            NULL);
+    lb_tensor zero_point = part(&g->zero_point, g->axis, k, 1);
+    lb_iter_all(c->pool, 4,
+                (const lb_tensor *[]){&yp, &xp, &scale, &zero_point}, row,
+                NULL);
     at += n;
   }
 }
@@ -134,7 +141,7 @@ static void run(lb_reference_call *c, const grid *g, const lb_tensor *y,
   X(I16, lb_i16, int16_t, -32768, 32767, __VA_ARGS__) \
   X(U16, lb_u16, uint16_t, 0, 65535, __VA_ARGS__)
 
-// Rounded to even, moved, cut off at the type's limits; NaN is the least.
+// clamp(round_half_to_even(x / scale) + zero_point); NaN maps to the minimum.
 #define QUANTIZE(id, S, T, LO, HI, ...)                                  \
   static void quantize_##id(const void *user, int64_t n, char *const *p, \
                             const int64_t *step) {                       \
@@ -142,8 +149,8 @@ static void run(lb_reference_call *c, const grid *g, const lb_tensor *y,
     for (int64_t i = 0; i < n; i++) {                                    \
       const float x = *(const lb_f32 *)(p[1] + i * step[1]);             \
       const float scale = *(const lb_f32 *)(p[2] + i * step[2]);         \
-      const lb_i32 zero = *(const lb_i32 *)(p[3] + i * step[3]);         \
-      const float v = rintf(x / scale) + (float)zero;                    \
+      const lb_i32 zero_point = *(const lb_i32 *)(p[3] + i * step[3]);   \
+      const float v = rintf(x / scale) + (float)zero_point;              \
       *(S *)(p[0] + i * step[0]) = !(v > (LO)) ? (T)(LO)                 \
                                    : v > (HI)  ? (T)(HI)                 \
                                                : (T)v;                    \
@@ -159,8 +166,8 @@ lb_status lb_reference_QuantizeLinear(lb_reference_call *c) {
   if (!row) return lb_reference_bad_dtype(c, c->out[0].dtype);
   lb_tensor x = c->in[0];
   if (x.dtype != LB_F32) LB_TRY(lb_reference_dense(c, &c->in[0], LB_F32, &x));
-  grid g;
-  LB_TRY(grid_of(c, &x, &g));
+  params g;
+  LB_TRY(params_of(c, &x, &g));
   run(c, &g, &c->out[0], &x, row);
   return LB_OK;
 }
@@ -174,8 +181,8 @@ lb_status lb_reference_QuantizeLinear(lb_reference_call *c) {
     for (int64_t i = 0; i < n; i++) {                                      \
       const int64_t x = *(const S *)(p[1] + i * step[1]);                  \
       const float scale = *(const lb_f32 *)(p[2] + i * step[2]);           \
-      const int64_t zero = *(const lb_i32 *)(p[3] + i * step[3]);          \
-      *(lb_f32 *)(p[0] + i * step[0]) = (float)(x - zero) * scale;         \
+      const int64_t zero_point = *(const lb_i32 *)(p[3] + i * step[3]);    \
+      *(lb_f32 *)(p[0] + i * step[0]) = (float)(x - zero_point) * scale;   \
     }                                                                      \
   }
 SMALL_INTS(DEQUANTIZE, )
@@ -191,8 +198,8 @@ lb_status lb_reference_DequantizeLinear(lb_reference_call *c) {
   lb_tensor y = *out;
   if (y.dtype != LB_F32)
     LB_TRY(lb_reference_temp(c, LB_F32, out->rank, out->dims, &y));
-  grid g;
-  LB_TRY(grid_of(c, x, &g));
+  params g;
+  LB_TRY(params_of(c, x, &g));
   run(c, &g, &y, x, rows[x->dtype]);
   if (out->dtype != LB_F32) lb_convert(c->pool, &y, out);
   return LB_OK;
@@ -202,7 +209,7 @@ lb_status lb_reference_DequantizeLinear(lb_reference_call *c) {
 
 static void widen_range(const void *user, int64_t n, char *const *p,
                         const int64_t *step) {
-  float *const *range = user;  // least, greatest
+  float *const *range = user;  // min, max
   for (int64_t i = 0; i < n; i++) {
     const float x = *(const lb_f32 *)(p[0] + i * step[0]);
     if (x < *range[0]) *range[0] = x;
@@ -210,20 +217,20 @@ static void widen_range(const void *user, int64_t n, char *const *p,
   }
 }
 
-// The range of the data, 0 included, is spread over 0 to 255.
+// Maps the range of the data, extended to include 0, to 0..255.
 lb_status lb_reference_DynamicQuantizeLinear(lb_reference_call *c) {
   const lb_tensor *x = &c->in[0];
   if (x->dtype != LB_F32) return lb_reference_bad_dtype(c, x->dtype);
-  float least = 0, greatest = 0;
-  lb_each(NULL, 1, &x, widen_range, (float *[]){&least, &greatest});
-  float scale = (greatest - least) / 255;
+  float min = 0, max = 0;
+  lb_iter_all(NULL, 1, &x, widen_range, (float *[]){&min, &max});
+  float scale = (max - min) / 255;
   if (scale == 0) scale = 1;
-  const float v = rintf(-least / scale);
-  int32_t zero = !(v > 0) ? 0 : v > 255 ? 255 : (int32_t)v;
-  grid g = {.scale = {.dtype = LB_F32, .data = &scale},
-            .zero = {.dtype = LB_I32, .data = &zero},
-            .block = INT64_MAX};
-  const lb_tensor *results[] = {NULL, &g.scale, &g.zero};
+  const float v = rintf(-min / scale);
+  int32_t zero_point = !(v > 0) ? 0 : v > 255 ? 255 : (int32_t)v;
+  params g = {.scale = {.dtype = LB_F32, .data = &scale},
+              .zero_point = {.dtype = LB_I32, .data = &zero_point},
+              .block = INT64_MAX};
+  const lb_tensor *results[] = {NULL, &g.scale, &g.zero_point};
   for (uint32_t i = 0; i < c->node->n_out; i++) {
     if (c->out[i].dtype == LB_NONE) continue;
     if (i == 0)

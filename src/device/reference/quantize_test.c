@@ -11,8 +11,8 @@ static double saturate(double v, lb_dtype dtype) {
   return fmin(fmax(v, lo), hi);
 }
 
-// Dims of the scale: none, those of an axis, or those of blocks. Returns the
-// length along the axis that shares one.
+// The dims of the scale: scalar, per axis, or per block. Returns the number of
+// elements along the axis that share a scale.
 static int64_t scale_dims(test_case *t, int rank, const int64_t *dims, int axis,
                           int *scale_rank, int64_t *out) {
   int kind = (int)(t->seed % 3);
@@ -43,7 +43,7 @@ static int64_t quantize_case(test_case *t, lb_op op, lb_dtype x,
   return block;
 }
 
-// Where the scale of element i lies.
+// The index of the scale of element i.
 static const int64_t *scale_at(const test_case *t, const int64_t *i, int axis,
                                int64_t block, int64_t *out) {
   memcpy(out, i, LB_MAX_RANK * sizeof *out);
@@ -102,7 +102,7 @@ static void quantize_edges_are_defined(void **state) {
   case_end(&t);
 }
 
-static void one_scale_has_one_zero_point_of_either_rank(void **state) {
+static void scale_and_zero_point_may_differ_in_rank(void **state) {
   (void)state;
   for (int rank = 0; rank < 2; rank++) {
     test_case t = {.name = "QuantizeLinear"};
@@ -121,7 +121,7 @@ static void one_scale_has_one_zero_point_of_either_rank(void **state) {
   }
 }
 
-static void scales_that_do_not_cover_are_refused(void **state) {
+static void scales_of_wrong_dims_are_refused(void **state) {
   (void)state;
   for (int64_t block = 0; block < 3; block++) {
     test_case t = {.name = "QuantizeLinear"};
@@ -136,7 +136,7 @@ static void scales_that_do_not_cover_are_refused(void **state) {
   }
 }
 
-static void dynamic(const double *x, int64_t n, double scale, double zero,
+static void dynamic(const double *x, int64_t n, double scale, double zero_point,
                     const double *want) {
   test_case t = {.name = "DynamicQuantizeLinear"};
   case_begin(&t, LB_OP_DynamicQuantizeLinear);
@@ -148,7 +148,7 @@ static void dynamic(const double *x, int64_t n, double scale, double zero,
   assert_int_equal(case_run(&t, lb_reference_DynamicQuantizeLinear),
                    LB_CODE_OK);
   assert_true(near(number(&t.out[1], NULL), scale, 1e-6));
-  assert_true(number(&t.out[2], NULL) == zero);
+  assert_true(number(&t.out[2], NULL) == zero_point);
   CASE_EACH(&t.out[0], i)
   assert_true(number(&t.out[0], i) == want[i[0]]);
   case_end(&t);
@@ -167,8 +167,8 @@ int main(void) {
       cmocka_unit_test(quantized_values_round_and_saturate),
       cmocka_unit_test(dequantized_values_match_the_formula),
       cmocka_unit_test(quantize_edges_are_defined),
-      cmocka_unit_test(one_scale_has_one_zero_point_of_either_rank),
-      cmocka_unit_test(scales_that_do_not_cover_are_refused),
+      cmocka_unit_test(scale_and_zero_point_may_differ_in_rank),
+      cmocka_unit_test(scales_of_wrong_dims_are_refused),
       cmocka_unit_test(dynamic_range_includes_zero),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
-// device/reference/random.c -- random tensors.
+// device/reference/random.c -- operators that generate random tensors.
 //
-// The i-th number of a tensor is a hash of its seed and i, so that threads need
-// no common state and a seed means the same numbers on any number of threads.
+// The i-th number of a tensor is a hash of its seed and i, so that threads
+// share no state and a seed gives the same numbers for any number of threads.
 #include <math.h>
 #include <string.h>
 
@@ -21,8 +21,8 @@ static uint64_t draw(uint64_t seed, uint64_t i) {
   return mix(seed + (i + 1) * UINT64_C(0x9e3779b97f4a7c15));
 }
 
-// The attribute's seed alone, or the call's and the node's, so that two nodes
-// of a request differ.
+// The seed attribute if there is one; otherwise the seed of the call mixed with
+// the node, so that two nodes of a request differ.
 static uint64_t seed_of(const lb_reference_call *c) {
   if (!lb_attr_has(c->node, "seed"))
     return mix(c->seed + mix(c->node->id + UINT64_C(1)));
@@ -32,7 +32,8 @@ static uint64_t seed_of(const lb_reference_call *c) {
   return mix(bits + UINT64_C(1));
 }
 
-// In [0, 1), with as many bits as a float of this dtype can hold there.
+// A number in [0, 1) with `bits` random bits, as many as a float of the dtype
+// can represent there.
 static double uniform(uint64_t seed, uint64_t i, int bits) {
   return ldexp((double)(draw(seed, i) >> (64 - bits)), -bits);
 }
@@ -46,7 +47,7 @@ static int bits_of(lb_dtype t) {
   }
 }
 
-// Box and Muller's: a point on a circle whose radius is random.
+// The Box-Muller transform: a point on a circle whose radius is random.
 static double normal(uint64_t seed, uint64_t i) {
   double radius = sqrt(-2 * log(1 - uniform(seed, 2 * i, 53)));
   return radius * cos(6.283185307179586 * uniform(seed, 2 * i + 1, 53));
@@ -127,20 +128,21 @@ lb_status lb_reference_Bernoulli(lb_reference_call *c) {
   return LB_OK;
 }
 
-// Running sums of exp(x), scaled so that they cannot overflow.
+// Replaces x by the running sums of exp(x), scaled so that they cannot
+// overflow.
 static lb_status sum_up(lb_f64 *x, int64_t n) {
   double top = -INFINITY, sum = 0;
   for (int64_t i = 0; i < n; i++) top = x[i] > top ? x[i] : top;
   for (int64_t i = 0; i < n; i++) x[i] = sum += exp(x[i] - top);
   if (!(sum > 0 && isfinite(sum)))
     return lb_error(LB_INVALID,
-                    "a row of %lld log-probabilities has none that is finite, "
-                    "or NaN or infinity",
+                    "a row of %lld log-probabilities has no finite element, or "
+                    "contains NaN or infinity",
                     (long long)n);
   return LB_OK;
 }
 
-// The first of n growing sums above x, or the last.
+// The first of n increasing sums that is above x, or the last.
 static int64_t first_above(const lb_f64 *sums, int64_t n, double x) {
   int64_t lo = 0, hi = n - 1;
   while (lo < hi) {
@@ -160,7 +162,7 @@ lb_status lb_reference_Multinomial(lb_reference_call *c) {
   if (lb_tensor_count(y) == 0) return LB_OK;
   if (x->dims[1] == 0) return lb_error(LB_INVALID, "no classes to draw from");
   lb_tensor sums, drawn;
-  // Not lb_reference_dense: the sums are made in place.
+  // Always a copy, because the sums are computed in place.
   LB_TRY(lb_reference_temp(c, LB_F64, 2, x->dims, &sums));
   LB_TRY(lb_reference_temp(c, LB_I64, 2, y->dims, &drawn));
   lb_convert(c->pool, x, &sums);

@@ -1,5 +1,5 @@
 // device/reference/random_test.c -- random tensors have the right distribution,
-// and are the same again for the same seed.
+// and are reproducible for a seed.
 #include "device/reference/case_test.h"
 
 #include <math.h>
@@ -61,7 +61,7 @@ static void uniform_numbers_fill_their_range_evenly(void **state) {
   }
 }
 
-// The first numbers for a seed of the node's own (or none) and of the call's.
+// The first n numbers for a seed attribute (or none) and the seed of the call.
 static void draw(const float *own, uint64_t seed, uint32_t id, lb_pool *pool,
                  float *out, size_t n) {
   test_case t = {.name = "seed"};
@@ -103,7 +103,7 @@ static void threads_do_not_change_the_numbers(void **state) {
   lb_pool_free(pool);
 }
 
-static void bernoulli_hits_as_often_as_it_should(void **state) {
+static void bernoulli_matches_its_probability(void **state) {
   (void)state;
   double p[] = {0, 0.25, 1, NAN}, hits[4] = {0};
   test_case t = {.name = "bernoulli"};
@@ -159,7 +159,7 @@ int main(void) {
       cmocka_unit_test(uniform_numbers_fill_their_range_evenly),
       cmocka_unit_test(seeds_decide_the_numbers),
       cmocka_unit_test(threads_do_not_change_the_numbers),
-      cmocka_unit_test(bernoulli_hits_as_often_as_it_should),
+      cmocka_unit_test(bernoulli_matches_its_probability),
       cmocka_unit_test(multinomial_follows_its_logits),
       cmocka_unit_test(impossible_logits_are_refused),
   };

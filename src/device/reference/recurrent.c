@@ -1,10 +1,12 @@
-// device/reference/recurrent.c -- LSTM, GRU, RNN, and which steps they take.
+// device/reference/recurrent.c -- LSTM, GRU, RNN, and Within, the mask of valid
+// time steps.
 //
-// The three differ in how many gates they have and what a step does with them;
-// the rest is shared. Input times weights is one product for all steps of a
-// direction; state times recurrence is one per step. A *cell* is the state of
-// one direction: [batch, hidden]. Steps past a sequence's length leave its
-// state alone and give zeros.
+// The three differ in the number of gates and in the computation of a time
+// step; everything else is shared. The product of input and weights is one GEMM
+// for all time steps of a direction; the product of state and recurrent weights
+// is one GEMM per time step. A *cell* is the state of one direction: [batch,
+// hidden]. Time steps beyond the length of a sequence leave its state unchanged
+// and give zeros.
 #include <math.h>
 #include <string.h>
 #include <strings.h>
@@ -13,19 +15,23 @@
 #include "device/reference/gemm.h"
 #include "device/reference/iter.h"
 
-enum { X, W, R, B, LENGTHS, H0, C0, P };  // inputs; C0 and P of LSTM alone
+enum { X, W, R, B, LENGTHS, H0, C0, P };  // inputs; C0 and P for LSTM only
 enum { Y, Y_H, Y_C };                     // outputs
 
-typedef enum kind { KIND_RNN = 1, KIND_GRU = 3, KIND_LSTM = 4 } kind;  // gates
+typedef enum kind {
+  KIND_RNN = 1,
+  KIND_GRU = 3,
+  KIND_LSTM = 4
+} kind;  // number of gates
 
 typedef double activation_fn(double x, double alpha, double beta);
 
-typedef struct activation {
+typedef struct ref_activation {
   activation_fn *fn;
   double alpha, beta;
-} activation;
+} ref_activation;
 
-typedef struct recurrent {
+typedef struct ref_recurrent {
   kind kind;
   lb_dtype work;
   int64_t size;  // of an element
@@ -34,18 +40,18 @@ typedef struct recurrent {
   bool first_reversed;  // direction 0 runs backwards
   bool batch_first;     // layout 1
   bool linear_before_reset, input_forget;
-  bool projected;  // x is what the product with w would give
-  double clip;     // infinite: none
-  activation act[2][3];
+  bool projected;  // x has been multiplied by w already
+  double clip;     // infinity: none
+  ref_activation act[2][3];
   const int64_t *lengths;  // or NULL
   lb_tensor x, w, r, b, p, h0,
-      c0;                 // dense, of the work dtype; data may be NULL
+      c0;                 // dense, in the work dtype; data may be NULL
   char *from_x;           // [steps * batch, gates * hidden]; projected: x
-  int64_t x_row, x_dir;   // elements between rows of it, and directions
+  int64_t x_row, x_dir;   // strides of its rows and directions, in elements
   char *from_h;           // [batch, gates * hidden]
-  char *h, *c, *reset;    // cells; reset: r * h of GRU
-  lb_tensor y, y_h, y_c;  // of the work dtype
-} recurrent;
+  char *h, *c, *reset;    // cells; reset: r * h for GRU
+  lb_tensor y, y_h, y_c;  // in the work dtype
+} ref_recurrent;
 
 // -- activations -------------------------------------------------------------
 
@@ -92,8 +98,9 @@ static double softplus(double x, double a, double b) {
 
 typedef struct known_activation {
   const char *name;
-  activation fn;
-  bool has_alpha, has_beta;  // takes the next of the node's lists
+  ref_activation fn;
+  bool has_alpha,
+      has_beta;  // uses the next element of activation_alpha, activation_beta
 } known_activation;
 
 static const known_activation known[] = {
@@ -116,22 +123,24 @@ static const known_activation *find_activation(const char *name) {
   return NULL;
 }
 
-static lb_status read_activations(const lb_reference_call *c, recurrent *v) {
+static lb_status read_activations(const lb_reference_call *c,
+                                  ref_recurrent *v) {
   static const char *const dflt[] = {"Sigmoid", "Tanh", "Tanh"};
   const lb_attr *names = lb_attr_find(c->node, "activations", LB_ATTR_STRINGS);
   uint32_t n_alpha, n_beta, alpha = 0, beta = 0;
   const float *alphas = lb_attr_floats(c->node, "activation_alpha", &n_alpha);
   const float *betas = lb_attr_floats(c->node, "activation_beta", &n_beta);
-  int each = v->kind == KIND_LSTM ? 3 : v->kind == KIND_GRU ? 2 : 1;
-  if (names && names->n > 0 && names->n != (uint32_t)(each * v->directions))
-    return lb_error(LB_INVALID, "%u activations; %d are needed", names->n,
-                    each * v->directions);
-  for (int i = 0; i < each * v->directions; i++) {
-    const char *name = v->kind == KIND_RNN ? "Tanh" : dflt[i % each];
+  int per_direction = v->kind == KIND_LSTM ? 3 : v->kind == KIND_GRU ? 2 : 1;
+  if (names && names->n > 0 &&
+      names->n != (uint32_t)(per_direction * v->directions))
+    return lb_error(LB_INVALID, "%u activations, but %d are required", names->n,
+                    per_direction * v->directions);
+  for (int i = 0; i < per_direction * v->directions; i++) {
+    const char *name = v->kind == KIND_RNN ? "Tanh" : dflt[i % per_direction];
     if (names && names->n > 0) name = names->strings[i];
     const known_activation *k = find_activation(name);
     if (!k) return lb_error(LB_INVALID, "activation '%s' is not known", name);
-    activation *a = &v->act[i / each][i % each];
+    ref_activation *a = &v->act[i / per_direction][i % per_direction];
     *a = k->fn;
     if (k->has_alpha && alpha < n_alpha) a->alpha = (double)alphas[alpha++];
     if (k->has_beta && beta < n_beta) a->beta = (double)betas[beta++];
@@ -139,35 +148,36 @@ static lb_status read_activations(const lb_reference_call *c, recurrent *v) {
   return LB_OK;
 }
 
-// Gates are clipped; a cell's own value, on its way to the output, is not.
-static double activate(const recurrent *v, const activation *a, double x) {
+// Gates are clipped; the cell state that is passed to the output is not.
+static double activate(const ref_recurrent *v, const ref_activation *a,
+                       double x) {
   x = x > v->clip ? v->clip : x < -v->clip ? -v->clip : x;
   return a->fn(x, a->alpha, a->beta);
 }
 
-// -- one step of one row -----------------------------------------------------
+// -- one time step of one batch item -----------------------------------------
 
-// A step of direction d for batch element n: gx and gh are the products with
-// input and state, biases of the former added already.
+// One time step of direction d for one batch item: gx and gh are the products
+// with input and state.
 #define STEPS(id, S, T, load, store, ...)                                      \
-  static T bias_##id(const recurrent *v, int d, int64_t at) {                  \
+  static T bias_##id(const ref_recurrent *v, int d, int64_t at) {              \
     if (!v->b.data) return 0;                                                  \
     return ((const S *)v->b.data)[d * 2 * v->gates * v->hidden + at];          \
   }                                                                            \
-  static T sum_##id(const recurrent *v, int d, const S *gx, const S *gh,       \
+  static T sum_##id(const ref_recurrent *v, int d, const S *gx, const S *gh,   \
                     int64_t at) {                                              \
     T sum = gx[at] + gh[at];                                                   \
     if (!v->b.data) return sum;                                                \
     return sum +                                                               \
            (bias_##id(v, d, at) + bias_##id(v, d, v->gates * v->hidden + at)); \
   }                                                                            \
-  static T peephole_##id(const recurrent *v, int d, int gate, int64_t i) {     \
+  static T peephole_##id(const ref_recurrent *v, int d, int gate, int64_t i) { \
     if (!v->p.data) return 0;                                                  \
     return ((const S *)v->p.data)[(d * 3 + gate) * v->hidden + i];             \
   }                                                                            \
-  static void lstm_##id(const recurrent *v, int d, const S *gx, const S *gh,   \
-                        S *h, S *c) {                                          \
-    const activation *a = v->act[d];                                           \
+  static void lstm_##id(const ref_recurrent *v, int d, const S *gx,            \
+                        const S *gh, S *h, S *c) {                             \
+    const ref_activation *a = v->act[d];                                       \
     int64_t n = v->hidden;                                                     \
     for (int64_t i = 0; i < n; i++) {                                          \
       T si = sum_##id(v, d, gx, gh, i), so = sum_##id(v, d, gx, gh, n + i);    \
@@ -186,15 +196,15 @@ static double activate(const recurrent *v, const activation *a, double x) {
       h[i] = out * (T)a[2].fn((double)cell, a[2].alpha, a[2].beta);            \
     }                                                                          \
   }                                                                            \
-  static void rnn_##id(const recurrent *v, int d, const S *gx, const S *gh,    \
-                       S *h) {                                                 \
+  static void rnn_##id(const ref_recurrent *v, int d, const S *gx,             \
+                       const S *gh, S *h) {                                    \
     for (int64_t i = 0; i < v->hidden; i++)                                    \
       h[i] = (T)activate(v, &v->act[d][0], (double)sum_##id(v, d, gx, gh, i)); \
   }                                                                            \
   /* The update gate stays in gh, for gru_finish. */                           \
-  static void gru_gates_##id(const recurrent *v, int d, const S *gx, S *gh,    \
-                             const S *h, S *reset) {                           \
-    const activation *a = v->act[d];                                           \
+  static void gru_gates_##id(const ref_recurrent *v, int d, const S *gx,       \
+                             S *gh, const S *h, S *reset) {                    \
+    const ref_activation *a = v->act[d];                                       \
     int64_t n = v->hidden;                                                     \
     for (int64_t i = 0; i < n; i++) {                                          \
       T r = (T)activate(v, &a[0], (double)sum_##id(v, d, gx, gh, n + i));      \
@@ -204,7 +214,7 @@ static double activate(const recurrent *v, const activation *a, double x) {
                      : r * h[i];                                               \
     }                                                                          \
   }                                                                            \
-  static void gru_finish_##id(const recurrent *v, int d, const S *gx,          \
+  static void gru_finish_##id(const ref_recurrent *v, int d, const S *gx,      \
                               const S *gh, const S *reset, S *h) {             \
     int64_t n = v->hidden;                                                     \
     for (int64_t i = 0; i < n; i++) {                                          \
@@ -221,14 +231,14 @@ LB_WIDE_FLOATS(STEPS, )
 
 // -- one direction -----------------------------------------------------------
 
-static void same(const void *user, int64_t i, lb_gemm *g) {
+static void keep_gemm(const void *user, int64_t i, lb_gemm *g) {
   (void)user, (void)i, (void)g;
 }
 
-// c[rows, n] = a[rows, k] * w[n, k]^T, where w begins `skip` rows into t.
-static void product(lb_pool *pool, const recurrent *v, const void *a,
-                    int64_t rows, int64_t k, int64_t a_row, const lb_tensor *t,
-                    int64_t skip, int64_t n, void *c, int64_t c_row) {
+// c[rows, n] = a[rows, k] * w[n, k]^T, where w starts at row `skip` of t.
+static void gemm(lb_pool *pool, const ref_recurrent *v, const void *a,
+                 int64_t rows, int64_t k, int64_t a_row, const lb_tensor *t,
+                 int64_t skip, int64_t n, void *c, int64_t c_row) {
   lb_gemm_matrix w = {
       v->work,
       v->work,
@@ -239,42 +249,42 @@ static void product(lb_pool *pool, const recurrent *v, const void *a,
       0};
   lb_gemm g = {v->work, rows, n,    k, a, a_row, 1, lb_gemm_pack_matrix,
                &w,      c,    c_row};
-  lb_gemm_batch(pool, &g, 1, same, NULL);
+  lb_gemm_batch(pool, &g, 1, keep_gemm, NULL);
 }
 
-static bool live(const recurrent *v, int64_t n, int64_t t) {
+static bool is_active(const ref_recurrent *v, int64_t n, int64_t t) {
   return !v->lengths || t < v->lengths[n];
 }
 
-// The step that a sequence of its own length takes t-th: backwards counts from
-// the sequence's end.
-static int64_t time_of(const recurrent *v, bool backwards, int64_t n,
+// The time step that a sequence processes as its t-th; backward directions
+// count from the end of the sequence.
+static int64_t time_of(const ref_recurrent *v, bool backwards, int64_t n,
                        int64_t t) {
   int64_t length = v->lengths ? v->lengths[n] : v->steps;
   return backwards ? length - 1 - t : t;
 }
 
-static char *y_at(const recurrent *v, int64_t t, int d, int64_t n) {
+static char *y_at(const ref_recurrent *v, int64_t t, int d, int64_t n) {
   int64_t row = v->batch_first ? (n * v->steps + t) * v->directions + d
                                : (t * v->directions + d) * v->batch + n;
   return (char *)v->y.data + row * v->hidden * v->size;
 }
 
-typedef struct row {  // of one batch element at one step
+typedef struct rnn_row {  // one batch item at one time step
   const char *gx;
   char *gh, *h, *c, *reset;
-} row;
+} rnn_row;
 
-static row row_of(const recurrent *v, int d, bool backwards, int64_t n,
-                  int64_t t) {
+static rnn_row row_of(const ref_recurrent *v, int d, bool backwards, int64_t n,
+                      int64_t t) {
   int64_t time = time_of(v, backwards, n, t), cell = v->hidden * v->size;
   int64_t in = v->batch_first ? n * v->steps + time : time * v->batch + n;
-  return (row){v->from_x + (in * v->x_row + d * v->x_dir) * v->size,
-               v->from_h + n * v->gates * cell, v->h + n * cell,
-               v->c + n * cell, v->reset + n * cell};
+  return (rnn_row){v->from_x + (in * v->x_row + d * v->x_dir) * v->size,
+                   v->from_h + n * v->gates * cell, v->h + n * cell,
+                   v->c + n * cell, v->reset + n * cell};
 }
 
-static void gates_of_gru(const recurrent *v, int d, const row *r) {
+static void gru_gates(const ref_recurrent *v, int d, const rnn_row *r) {
   if (v->work == LB_F32)
     gru_gates_F32(v, d, (const void *)r->gx, (void *)r->gh, (void *)r->h,
                   (void *)r->reset);
@@ -283,7 +293,7 @@ static void gates_of_gru(const recurrent *v, int d, const row *r) {
                   (void *)r->reset);
 }
 
-static void step_row_f32(const recurrent *v, int d, const row *r) {
+static void step_row_f32(const ref_recurrent *v, int d, const rnn_row *r) {
   const void *gx = r->gx, *gh = r->gh;
   switch (v->kind) {
     case KIND_LSTM: lstm_F32(v, d, gx, gh, (void *)r->h, (void *)r->c); break;
@@ -294,7 +304,7 @@ static void step_row_f32(const recurrent *v, int d, const row *r) {
   }
 }
 
-static void step_row_f64(const recurrent *v, int d, const row *r) {
+static void step_row_f64(const ref_recurrent *v, int d, const rnn_row *r) {
   const void *gx = r->gx, *gh = r->gh;
   switch (v->kind) {
     case KIND_LSTM: lstm_F64(v, d, gx, gh, (void *)r->h, (void *)r->c); break;
@@ -305,23 +315,22 @@ static void step_row_f64(const recurrent *v, int d, const row *r) {
   }
 }
 
-static void step(lb_pool *pool, const recurrent *v, int d, bool backwards,
+static void step(lb_pool *pool, const ref_recurrent *v, int d, bool backwards,
                  int64_t t) {
   int64_t n = v->hidden, wide = v->gates * n;
-  product(pool, v, v->h, v->batch, n, n, &v->r, d * wide, wide, v->from_h,
-          wide);
+  gemm(pool, v, v->h, v->batch, n, n, &v->r, d * wide, wide, v->from_h, wide);
   if (v->kind == KIND_GRU) {
     for (int64_t i = 0; i < v->batch; i++) {
-      row r = row_of(v, d, backwards, i, t);
-      if (live(v, i, t)) gates_of_gru(v, d, &r);
+      rnn_row r = row_of(v, d, backwards, i, t);
+      if (is_active(v, i, t)) gru_gates(v, d, &r);
     }
     if (!v->linear_before_reset)
-      product(pool, v, v->reset, v->batch, n, n, &v->r, d * wide + 2 * n, n,
-              v->from_h + 2 * n * v->size, wide);
+      gemm(pool, v, v->reset, v->batch, n, n, &v->r, d * wide + 2 * n, n,
+           v->from_h + 2 * n * v->size, wide);
   }
   for (int64_t i = 0; i < v->batch; i++) {
-    row r = row_of(v, d, backwards, i, t);
-    if (!live(v, i, t)) continue;
+    rnn_row r = row_of(v, d, backwards, i, t);
+    if (!is_active(v, i, t)) continue;
     if (v->work == LB_F32)
       step_row_f32(v, d, &r);
     else
@@ -331,14 +340,14 @@ static void step(lb_pool *pool, const recurrent *v, int d, bool backwards,
   }
 }
 
-// Cells to and from [directions, batch, hidden], or batch first.
-static char *state_at(const recurrent *v, const lb_tensor *t, int d,
+// The address of a cell in [directions, batch, hidden], or batch first.
+static char *state_at(const ref_recurrent *v, const lb_tensor *t, int d,
                       int64_t n) {
   int64_t at = v->batch_first ? n * v->directions + d : d * v->batch + n;
   return (char *)t->data + at * v->hidden * v->size;
 }
 
-static void load_cell(const recurrent *v, const lb_tensor *t, int d,
+static void load_cell(const ref_recurrent *v, const lb_tensor *t, int d,
                       char *cell) {
   size_t bytes = (size_t)(v->hidden * v->size);
   for (int64_t n = 0; n < v->batch; n++) {
@@ -349,19 +358,19 @@ static void load_cell(const recurrent *v, const lb_tensor *t, int d,
   }
 }
 
-static void save_cell(const recurrent *v, const lb_tensor *t, int d,
+static void save_cell(const ref_recurrent *v, const lb_tensor *t, int d,
                       const char *cell) {
   size_t bytes = (size_t)(v->hidden * v->size);
   for (int64_t n = 0; t->data && n < v->batch; n++)
     memcpy(state_at(v, t, d, n), cell + (size_t)n * bytes, bytes);
 }
 
-static void direction(lb_pool *pool, const recurrent *v, int d) {
+static void direction(lb_pool *pool, const ref_recurrent *v, int d) {
   bool backwards = v->first_reversed || d == 1;
   int64_t wide = v->gates * v->hidden;
   if (!v->projected)
-    product(pool, v, v->x.data, v->steps * v->batch, v->inputs, v->inputs,
-            &v->w, d * wide, wide, v->from_x, wide);
+    gemm(pool, v, v->x.data, v->steps * v->batch, v->inputs, v->inputs, &v->w,
+         d * wide, wide, v->from_x, wide);
   load_cell(v, &v->h0, d, v->h);
   load_cell(v, &v->c0, d, v->c);
   for (int64_t t = 0; t < v->steps; t++) step(pool, v, d, backwards, t);
@@ -371,7 +380,8 @@ static void direction(lb_pool *pool, const recurrent *v, int d) {
 
 // -- inputs and outputs ------------------------------------------------------
 
-static bool input_fits(recurrent *v, const lb_tensor *w, const lb_tensor *r) {
+static bool input_fits(ref_recurrent *v, const lb_tensor *w,
+                       const lb_tensor *r) {
   v->x_row = v->projected ? v->inputs : r->dims[1];
   v->x_dir = v->projected ? r->dims[1] : 0;
   if (v->projected)
@@ -381,7 +391,7 @@ static bool input_fits(recurrent *v, const lb_tensor *w, const lb_tensor *r) {
          w->dims[2] == v->inputs;
 }
 
-static lb_status read_dims(lb_reference_call *c, recurrent *v) {
+static lb_status read_dims(lb_reference_call *c, ref_recurrent *v) {
   const lb_tensor *x = &c->in[X], *w = &c->in[W], *r = &c->in[R];
   const char *dir = lb_attr_str(c->node, "direction", "forward");
   v->directions = !strcasecmp(dir, "bidirectional") ? 2 : 1;
@@ -406,7 +416,7 @@ static lb_status read_dims(lb_reference_call *c, recurrent *v) {
   return LB_OK;
 }
 
-static lb_status read_input(lb_reference_call *c, const recurrent *v, int i,
+static lb_status read_input(lb_reference_call *c, const ref_recurrent *v, int i,
                             int64_t count, lb_tensor *out) {
   *out = (lb_tensor){0};
   if (!lb_reference_given(c, i)) return LB_OK;
@@ -425,13 +435,15 @@ static lb_status read_lengths(lb_reference_call *c, int input, int64_t steps,
                     (long long)n, (long long)batch);
   for (int64_t i = 0; i < n; i++)
     if ((*out)[i] < 0 || (*out)[i] > steps)
-      return lb_error(LB_INVALID, "sequence_lens[%lld] is %lld of %lld steps",
-                      (long long)i, (long long)(*out)[i], (long long)steps);
+      return lb_error(
+          LB_INVALID,
+          "sequence_lens[%lld] is %lld, but there are %lld time steps",
+          (long long)i, (long long)(*out)[i], (long long)steps);
   return LB_OK;
 }
 
-// Of what Within made of them.
-static lb_status count_lengths(lb_reference_call *c, recurrent *v) {
+// Recomputes the lengths from the mask that Within computed.
+static lb_status count_lengths(lb_reference_call *c, ref_recurrent *v) {
   lb_tensor mask, lengths;
   if (!lb_reference_given(c, LENGTHS)) return LB_OK;
   if (lb_tensor_count(&c->in[LENGTHS]) != v->steps * v->batch)
@@ -448,7 +460,7 @@ static lb_status count_lengths(lb_reference_call *c, recurrent *v) {
   return LB_OK;
 }
 
-static lb_status read_inputs(lb_reference_call *c, recurrent *v) {
+static lb_status read_inputs(lb_reference_call *c, ref_recurrent *v) {
   int64_t cells = v->directions * v->hidden, states = cells * v->batch;
   LB_TRY(lb_reference_dense(c, &c->in[X], v->work, &v->x));
   if (v->projected)
@@ -467,13 +479,13 @@ static lb_status read_inputs(lb_reference_call *c, recurrent *v) {
              : read_lengths(c, LENGTHS, v->steps, v->batch, &v->lengths);
 }
 
-static lb_status make_room(lb_reference_call *c, recurrent *v) {
+static lb_status alloc_buffers(lb_reference_call *c, ref_recurrent *v) {
   const int64_t y[] = {v->steps, v->directions, v->batch, v->hidden};
   const int64_t from_x[] = {v->steps, v->batch, v->gates, v->hidden};
   const int64_t from_h[] = {v->batch, v->gates, v->hidden};
   const int64_t cell[] = {v->batch, v->hidden};
   lb_tensor t;
-  LB_TRY(lb_work_room(c, Y, v->work, 4, y, &v->y));
+  LB_TRY(lb_work_out_or_temp(c, Y, v->work, 4, y, &v->y));
   if (lb_reference_wanted(c, Y_H))
     LB_TRY(lb_work_out(c, Y_H, v->work, &v->y_h));
   if (v->kind == KIND_LSTM && lb_reference_wanted(c, Y_C))
@@ -496,7 +508,7 @@ static lb_status make_room(lb_reference_call *c, recurrent *v) {
 static lb_status run(lb_reference_call *c, kind k) {
   if (!lb_dtype_is_float(c->in[X].dtype))
     return lb_reference_bad_dtype(c, c->in[X].dtype);
-  recurrent v = {.kind = k, .work = lb_work_dtype(c->in[X].dtype)};
+  ref_recurrent v = {.kind = k, .work = lb_work_dtype(c->in[X].dtype)};
   v.size = (int64_t)lb_dtype_size(v.work);
   v.clip = (double)lb_attr_float(c->node, "clip", 0);
   if (!(v.clip > 0)) v.clip = INFINITY;
@@ -504,10 +516,10 @@ static lb_status run(lb_reference_call *c, kind k) {
   v.input_forget = lb_attr_int(c->node, "input_forget", 0) != 0;
   LB_TRY(read_dims(c, &v));
   LB_TRY(read_activations(c, &v));
-  LB_TRY(
-      make_room(c, &v));  // before inputs: it checks that sizes can be counted
+  // Before inputs: it checks that sizes do not overflow.
+  LB_TRY(alloc_buffers(c, &v));
   LB_TRY(read_inputs(c, &v));
-  if (v.batch == 0 || v.hidden == 0) return LB_OK;  // however many steps
+  if (v.batch == 0 || v.hidden == 0) return LB_OK;  // for any number of steps
   if (v.y.data) memset(v.y.data, 0, lb_tensor_bytes(&v.y));
   for (int d = 0; d < v.directions; d++) direction(c->pool, &v, d);
   if (v.y_h.data) LB_TRY(lb_work_done(c, Y_H, &v.y_h));

@@ -1,5 +1,5 @@
 // device/reference/recurrent_test.c -- LSTM, GRU and RNN against their
-// equations, one number at a time.
+// equations, element by element.
 #include "device/reference/number_test.h"
 
 typedef struct spec {
@@ -147,7 +147,7 @@ static void random_inputs(test_case *t, spec *s, int64_t *lengths) {
   }
 }
 
-// Input 0 times W, plus the first half of the biases, of all directions.
+// Input 0 times W, plus the input biases, for all directions.
 static lb_tensor project(test_case *t, const spec *s) {
   double list[5 * 3 * 2 * 4 * 6], x[8];
   const double zero[8] = {0};
@@ -166,7 +166,7 @@ static lb_tensor project(test_case *t, const spec *s) {
   return number_list(t, LB_F32, 3, dims, list);
 }
 
-// The biases without that half.
+// The biases without the input biases.
 static lb_tensor state_biases(test_case *t, const spec *s) {
   double list[2 * 2 * 4 * 6] = {0};
   int64_t rows = s->gates * s->hidden;
@@ -177,7 +177,7 @@ static lb_tensor state_biases(test_case *t, const spec *s) {
   return number_list(t, LB_F32, 2, t->in[3].dims, list);
 }
 
-// 1 where a step is within its sequence: [steps, batch].
+// [steps, batch]: 1 where a time step is within its sequence.
 static lb_tensor mask_of(test_case *t, const spec *s) {
   double list[5 * 3];
   const int64_t dims[] = {s->steps, s->batch};
@@ -240,9 +240,9 @@ static void recurrent_one(test_case *t) {
   for (int k = 0; k < s.directions; k++)
     for (int64_t n = 0; n < s.batch; n++) check_sequence(t, &s, k, n);
 }
-CASE_TEST(every_step_follows_the_equations, 200, recurrent_one)
+CASE_TEST(every_time_step_follows_the_equations, 200, recurrent_one)
 
-// h = f(x): W is one, nothing else is there.
+// h = f(x): W is 1, and there are no other inputs.
 static double through(const char *name, float alpha, float beta, double x,
                       lb_code *code) {
   test_case t = {0};
@@ -315,7 +315,7 @@ static void within_one(test_case *t) {
   CASE_EACH(&t->out[0], i)
   CASE_CHECK(t, number_at(&t->out[0], i) == (i[0] < lengths[i[1]]));
 }
-CASE_TEST(steps_are_within_sequences_or_not, 100, within_one)
+CASE_TEST(within_masks_valid_time_steps, 100, within_one)
 
 static void lengths_outside_the_sequence_are_refused(void **state) {
   (void)state;
@@ -354,9 +354,9 @@ static void an_empty_batch_takes_no_time(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_step_follows_the_equations),
+      cmocka_unit_test(every_time_step_follows_the_equations),
       cmocka_unit_test(activations_take_their_alpha_and_beta),
-      cmocka_unit_test(steps_are_within_sequences_or_not),
+      cmocka_unit_test(within_masks_valid_time_steps),
       cmocka_unit_test(lengths_outside_the_sequence_are_refused),
       cmocka_unit_test(an_empty_batch_takes_no_time),
   };

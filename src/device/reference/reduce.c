@@ -1,9 +1,9 @@
-// device/reference/reduce.c -- reductions, arg-reductions and running sums.
+// device/reference/reduce.c -- reductions, arg-reductions and cumulative sums.
 //
-// The axes of the input fall into those kept and those reduced. Neighbouring
-// outputs along the last kept axis are worked on together, a block at a time,
-// with one accumulator each: the additions of one output stay in order (see
-// host.h), those of different outputs overlap or vectorise.
+// The axes of the input are kept or reduced. Adjacent outputs along the last
+// kept axis are processed together, a block at a time, with one accumulator
+// each: the additions of one output are in order (see reference.h), those of
+// different outputs overlap or vectorise.
 #include <math.h>
 #include <string.h>
 #include <tgmath.h>
@@ -12,36 +12,36 @@
 #include "device/reference/iter.h"
 
 #define BLOCK 64
-// Outputs at once where neighbours lie far apart: more would fight for the
-// same cache sets.
+// Outputs per block if adjacent ones are far apart in the input: more would
+// compete for the same cache sets.
 #define BLOCK_FAR 8
 
 typedef struct reduction reduction;
 
-// Reduces n outputs: the first elements of which start at `from`, `step`
-// bytes apart, into `to`, dense.
+// Reduces n outputs into `to`, dense; their first elements are at `from`,
+// `step` bytes apart.
 typedef void block_fn(const reduction *r, int64_t n, char *from, int64_t step,
                       char *to);
 
 struct reduction {
   lb_iter inner;  // the reduced axes of the input
-  int64_t count;  // elements per output; 0 is possible
+  int64_t count;  // elements per output; may be 0
   block_fn *fn;
-  bool last;  // ArgMax, ArgMin: of equals the last
+  bool last;  // ArgMax, ArgMin: the last of equal elements wins
 };
 
 static void reduce_row(const void *user, int64_t n, char *const *p,
                        const int64_t *step) {
   const reduction *r = user;
-  int64_t most = step[1] <= 64 && step[1] >= -64 ? BLOCK : BLOCK_FAR;
-  for (int64_t at = 0; at < n; at += most) {
-    int64_t len = n - at < most ? n - at : most;
+  int64_t max_block = step[1] <= 64 && step[1] >= -64 ? BLOCK : BLOCK_FAR;
+  for (int64_t at = 0; at < n; at += max_block) {
+    int64_t len = n - at < max_block ? n - at : max_block;
     r->fn(r, len, p[1] + at * step[1], step[1], p[0] + at * step[0]);
   }
 }
 
-// The axes of t in `mask`, as a tensor of their own.
-static lb_tensor some_axes(const lb_tensor *t, uint32_t mask) {
+// A tensor of the axes of t in `mask`.
+static lb_tensor select_axes(const lb_tensor *t, uint32_t mask) {
   lb_tensor part = {.dtype = t->dtype, .data = t->data};
   for (int i = 0; i < t->rank; i++) {
     if (!(mask >> i & 1)) continue;
@@ -51,18 +51,18 @@ static lb_tensor some_axes(const lb_tensor *t, uint32_t mask) {
   return part;
 }
 
-// Runs fn over all outputs; `axes` are the reduced ones.
+// Runs fn for all outputs; `axes` are the reduced axes.
 static void reduce(lb_reference_call *c, uint32_t axes, block_fn *fn,
                    bool last) {
-  lb_tensor kept = some_axes(&c->in[0], ~axes);
+  lb_tensor kept = select_axes(&c->in[0], ~axes);
   if (lb_tensor_count(&kept) == 0) return;
-  lb_tensor reduced = some_axes(&c->in[0], axes);
+  lb_tensor reduced = select_axes(&c->in[0], axes);
   lb_tensor out = kept;
   out.dtype = c->out[0].dtype;
   out.data = c->out[0].data;
   lb_tensor_dense(&out);
   reduction r = {.fn = fn, .last = last, .count = lb_tensor_count(&reduced)};
-  if (r.count == 0) {  // nothing to read: no data, and strides mean nothing
+  if (r.count == 0) {  // nothing to read: data and strides are meaningless
     kept.data = out.data;
     memset(kept.strides, 0, sizeof kept.strides);
   }
@@ -74,23 +74,24 @@ static void reduce(lb_reference_call *c, uint32_t axes, block_fn *fn,
 
 // -- blocks ------------------------------------------------------------------
 
-// For every reduced element in order but the first `skip`: `do_` with `at`,
-// its place for output 0. skip is 0 or 1.
-#define EACH_REDUCED(skip, ...)                                             \
-  do {                                                                      \
-    lb_iter_pos walk_ = {.p = {from}};                                      \
-    const int64_t row_ = r->inner.dims[r->inner.rank - 1];                  \
-    const int64_t far_ = r->inner.strides[0][r->inner.rank - 1];            \
-    for (int64_t done_ = 0; done_ < r->count; done_ += row_) {              \
-      for (int64_t k_ = done_ ? 0 : (skip); k_ < row_; k_++) {              \
-        const char *at = walk_.p[0] + k_ * far_;                            \
-        __VA_ARGS__                                                         \
-      }                                                                     \
-      if (done_ + row_ < r->count) lb_iter_pos_on(&r->inner, row_, &walk_); \
-    }                                                                       \
+// Runs the code for every reduced element in order, without the first `skip` (0
+// or 1), with `at`, its address for output 0.
+#define EACH_REDUCED(skip, ...)                                  \
+  do {                                                           \
+    lb_iter_pos pos_ = {.p = {from}};                            \
+    const int64_t row_ = r->inner.dims[r->inner.rank - 1];       \
+    const int64_t far_ = r->inner.strides[0][r->inner.rank - 1]; \
+    for (int64_t done_ = 0; done_ < r->count; done_ += row_) {   \
+      for (int64_t k_ = done_ ? 0 : (skip); k_ < row_; k_++) {   \
+        const char *at = pos_.p[0] + k_ * far_;                  \
+        __VA_ARGS__                                              \
+      }                                                          \
+      if (done_ + row_ < r->count)                               \
+        lb_iter_pos_advance(&r->inner, row_, &pos_);             \
+    }                                                            \
   } while (0)
 
-// For each output j of the block with x, its element at `at`.
+// Runs the code for each output j of the block with x, its element at `at`.
 #define EACH_OUTPUT(S, load, at, ...)                    \
   do {                                                   \
     if (step == (int64_t)sizeof(S)) {                    \
@@ -106,7 +107,7 @@ static void reduce(lb_reference_call *c, uint32_t axes, block_fn *fn,
     }                                                    \
   } while (0)
 
-// acc[j] = first(x), then acc[j] = next(a, x) where a is acc[j].
+// acc[j] = FIRST(x), then acc[j] = NEXT(a, x) where a is acc[j].
 #define ACCUMULATE(S, load, acc, FIRST, NEXT)                    \
   do {                                                           \
     EACH_OUTPUT(S, load, from, acc[j] = (T)(FIRST););            \
@@ -114,8 +115,8 @@ static void reduce(lb_reference_call *c, uint32_t axes, block_fn *fn,
                                 acc[j] = (T)(NEXT);););          \
   } while (0)
 
-// One reduction: EMPTY is that of nothing, LAST makes the result of a, the
-// accumulator, and count.
+// One reduction: EMPTY is the result for no elements, LAST computes the result
+// from a, the accumulator, and count.
 #define BLOCK_OF(id, S, TT, load, store, Name, EMPTY, FIRST, NEXT, LAST) \
   static void Name##_##id(const reduction *r, int64_t n, char *from,     \
                           int64_t step, char *to) {                      \
@@ -129,8 +130,8 @@ static void reduce(lb_reference_call *c, uint32_t axes, block_fn *fn,
     }                                                                    \
   }
 
-// acc[j] becomes the sum of TERM over all elements x of output j, where
-// total[j] has the sum of nothing: chains in T, added in double.
+// Sets acc[j] to the sum of TERM over all elements x of output j, where
+// total[j] is initialised with the empty sum: chains in T, added in double.
 #define SUM_UP(S, load, acc, total, TERM)                            \
   do {                                                               \
     int chain_ = 0;                                                  \
@@ -145,7 +146,7 @@ static void reduce(lb_reference_call *c, uint32_t axes, block_fn *fn,
     for (int64_t j = 0; j < n; j++) acc[j] = (T)(total[j] + acc[j]); \
   } while (0)
 
-// A sum of floats; LAST makes the result of a, the sum, and count.
+// A sum of floats; LAST computes the result from a, the sum, and count.
 #define SUM_OF(id, S, TT, load, store, Name, TERM, LAST)                \
   static void Name##_##id(const reduction *r, int64_t n, char *from,    \
                           int64_t step, char *to) {                     \
@@ -195,14 +196,15 @@ static lb_status run(lb_reference_call *c, block_fn *const *fns) {
 // -- reductions --------------------------------------------------------------
 
 #define COUNT ((T)r->count)
-#define LEAST LB_WRAP(T, 1, <<, 8 * sizeof(T) - 1)  // of a signed T
+// Minimum of a signed T.
+#define SIGNED_MIN LB_WRAP(T, 1, <<, 8 * sizeof(T) - 1)
 #define SQUARE LB_WRAP(T, x, *, x)
 
 LB_FLOATS(SUM_OF, ReduceSum, x, a)
 LB_INTS(BLOCK_OF, ReduceSum, 0, x, LB_WRAP(T, a, +, x), a)
 OPERATOR(ReduceSum, LB_NUMBERS)
 
-// Sums of integers divide as in C; a count beyond the type counts as none.
+// Sums of integers are divided as in C; a count that is 0 in the type gives 0.
 LB_FLOATS(SUM_OF, ReduceMean, x, a / COUNT)
 LB_SIGNED(BLOCK_OF, ReduceMean, 0, x, LB_WRAP(T, a, +, x),
           COUNT == 0 || COUNT == -1 ? 0 : a / COUNT)
@@ -224,13 +226,14 @@ LB_SIGNED(BLOCK_OF, ReduceL1, 0, MAGNITUDE, LB_WRAP(T, a, +, MAGNITUDE), a)
 LB_UNSIGNED(BLOCK_OF, ReduceL1, 0, x, LB_WRAP(T, a, +, x), a)
 OPERATOR(ReduceL1, LB_NUMBERS)
 
-// A sum of squares that wrapped below zero has no root: 0.
+// A sum of squares that wrapped below zero has no root: the result is 0.
 #define ROOT (a > 0 ? sqrt((double)a) : 0)
 LB_FLOATS(SUM_OF, ReduceL2, x *x, sqrt(a))
 LB_INTS(BLOCK_OF, ReduceL2, 0, SQUARE, LB_WRAP(T, a, +, SQUARE), ROOT)
 OPERATOR(ReduceL2, LB_NUMBERS)
 
-// Logarithms of integers lose their fraction; that of no positive sum is 0.
+// Logarithms of integers are truncated; that of a sum that is not positive is
+// 0.
 #define LOG (a > 0 ? log((double)a) : 0)
 LB_FLOATS(SUM_OF, ReduceLogSum, x, log(a))
 LB_INTS(BLOCK_OF, ReduceLogSum, 0, x, LB_WRAP(T, a, +, x), LOG)
@@ -239,21 +242,21 @@ OPERATOR(ReduceLogSum, LB_NUMBERS)
 #define EVERYTHING(X, ...)   \
   LB_NUMBERS(X, __VA_ARGS__) \
   LB_BOOLS(X, __VA_ARGS__)
-// NaN wins.
+// NaN is propagated.
 LB_FLOATS(BLOCK_OF, ReduceMax, -INFINITY, x, a > x || isnan(a) ? a : x, a)
-LB_SIGNED(BLOCK_OF, ReduceMax, LEAST, x, a > x ? a : x, a)
+LB_SIGNED(BLOCK_OF, ReduceMax, SIGNED_MIN, x, a > x ? a : x, a)
 LB_UNSIGNED(BLOCK_OF, ReduceMax, 0, x, a > x ? a : x, a)
 LB_BOOLS(BLOCK_OF, ReduceMax, 0, x != 0, a || x, a)
 OPERATOR(ReduceMax, EVERYTHING)
 
 LB_FLOATS(BLOCK_OF, ReduceMin, INFINITY, x, a < x || isnan(a) ? a : x, a)
-LB_SIGNED(BLOCK_OF, ReduceMin, ~LEAST, x, a < x ? a : x, a)
+LB_SIGNED(BLOCK_OF, ReduceMin, ~SIGNED_MIN, x, a < x ? a : x, a)
 LB_UNSIGNED(BLOCK_OF, ReduceMin, -1, x, a < x ? a : x, a)
 LB_BOOLS(BLOCK_OF, ReduceMin, 1, x != 0, a &&x, a)
 OPERATOR(ReduceMin, EVERYTHING)
 
-// log(sum(exp(x))) as top + log(sum(exp(x - top))), which does not overflow.
-// An infinite top cannot be subtracted, and need not be.
+// Computes log(sum(exp(x))) as top + log(sum(exp(x - top))), which does not
+// overflow. An infinite top is not subtracted.
 #define LOG_SUM_EXP(id, S, TT, load, store, ...)                              \
   static void ReduceLogSumExp_##id(const reduction *r, int64_t n, char *from, \
                                    int64_t step, char *to) {                  \
@@ -269,7 +272,7 @@ OPERATOR(ReduceMin, EVERYTHING)
   }
 LB_FLOATS(LOG_SUM_EXP, )
 
-// Integers take the way through double and lose their fraction.
+// Integers are computed in double and truncated.
 lb_status lb_reference_ReduceLogSumExp(lb_reference_call *c) {
   static block_fn *const fns[LB_DTYPE_COUNT] = {
       LB_FLOATS(ENTRY, ReduceLogSumExp, )};
@@ -287,9 +290,9 @@ lb_status lb_reference_ReduceLogSumExp(lb_reference_call *c) {
 
 // -- ArgMax, ArgMin ----------------------------------------------------------
 
-// AHEAD: x is better than a, the best so far. EQUAL: as good. Elements side by
-// side are chosen without branches, and so in lanes; those that lie apart one
-// by one, where a better one is rare.
+// AHEAD: x is better than a, the best so far. EQUAL: as good. Adjacent elements
+// are selected without branches, so that the loop vectorises; others with a
+// branch, because a better element is rare.
 #define CHOOSE(S, load, at, AHEAD, EQUAL)                              \
   if (step == (int64_t)sizeof(S)) {                                    \
     for (int64_t j = 0; j < n; j++) {                                  \
@@ -317,7 +320,7 @@ lb_status lb_reference_ReduceLogSumExp(lb_reference_call *c) {
     for (int64_t j = 0; j < n; j++) ((lb_i64 *)to)[j] = where[j];    \
   }
 
-// NaN is better than any number, as numpy has it; of NaNs the first is.
+// NaN is better than any number, as in numpy; the first NaN wins.
 #define SAME ((x == a) | ((x != x) & (a != a)))
 LB_FLOATS(ARG_BLOCK, ArgMax, !(x <= a) & (a == a), SAME)
 LB_INTS(ARG_BLOCK, ArgMax, x > a, x == a)
@@ -328,7 +331,7 @@ static lb_status arg_reduce(lb_reference_call *c, block_fn *const *fns) {
   const lb_tensor *t = &c->in[0];
   if (!fns[t->dtype]) return lb_reference_bad_dtype(c, t->dtype);
   int axis;
-  // A scalar has one element, as if it were a row of one.
+  // A scalar is treated as a vector of one element.
   if (t->rank == 0) {
     *(lb_i64 *)c->out[0].data = 0;
     return LB_OK;
@@ -358,11 +361,11 @@ lb_status lb_reference_ArgMin(lb_reference_call *c) {
 // -- CumSum, CumProd ---------------------------------------------------------
 
 typedef struct scan_job {
-  int64_t len, from_step, to_step;  // along the axis; steps may be negative
+  int64_t len, from_step, to_step;  // along the axis; bytes, may be negative
   bool exclusive;
 } scan_job;
 
-// The accumulator has not begun until its first element: -0 stays -0.
+// The accumulator starts with the first element, so that -0 stays -0.
 #define SCAN(id, S, TT, load, store, Name, EMPTY, NEXT)                  \
   static void Name##_##id(const void *user, int64_t n, char *const *p,   \
                           const int64_t *step) {                         \
@@ -385,7 +388,7 @@ LB_INTS(SCAN, CumSum, 0, LB_WRAP(T, a, +, x))
 LB_FLOATS(SCAN, CumProd, 1, a *x)
 LB_INTS(SCAN, CumProd, 1, LB_WRAP(T, a, *, x))
 
-// Turns the axis of t around: its last element comes first.
+// Reverses an axis of t: its last element comes first.
 static void reverse(lb_tensor *t, int axis) {
   int64_t size = (int64_t)lb_dtype_size(t->dtype);
   t->data = (char *)t->data + (t->dims[axis] - 1) * t->strides[axis] * size;
@@ -409,8 +412,8 @@ static lb_status scan(lb_reference_call *c, lb_row_fn *const *rows) {
   int64_t size = (int64_t)lb_dtype_size(x.dtype);
   scan_job job = {x.dims[axis], x.strides[axis] * size, y.strides[axis] * size,
                   lb_attr_int(c->node, "exclusive", 0) != 0};
-  lb_tensor from = some_axes(&x, ~(1u << axis));
-  lb_tensor to = some_axes(&y, ~(1u << axis));
+  lb_tensor from = select_axes(&x, ~(1u << axis));
+  lb_tensor to = select_axes(&y, ~(1u << axis));
   lb_iter it;
   lb_iter_init(&it, 2, (const lb_tensor *[]){&to, &from});
   lb_iter_run(&it, c->pool, lb_grain(job.len), rows[x.dtype], &job);

@@ -1,4 +1,4 @@
-// device/reference/reduce_test.c -- reductions against sums in the stated
+// device/reference/reduce_test.c -- reductions against sums in the documented
 // order.
 #include "device/reference/formula_test.h"
 
@@ -21,7 +21,7 @@ static void reduction_case(test_case *t, lb_op op, lb_dtype dtype,
   t->out[0] = case_dense(t, dtype, rank, dims);
 }
 
-// Whether element i of the input belongs to output o.
+// Returns whether element i of the input belongs to output o.
 static bool belongs(const lb_tensor *out, const int64_t *o, const int64_t *i,
                     uint32_t axes) {
   for (int k = 0; k < out->rank; k++)
@@ -88,7 +88,7 @@ static void fold_one(test_case *t) {
       scale++;
     }
     want = f->last(want);
-    // Products beyond the dtype's range say nothing.
+    // Results beyond the range of the dtype are not compared.
     if (fabs(want) > 6e4 && !isinf(want)) continue;
     double tol = scale * 8 * rounding(dtype);
     if (f->op == LB_OP_ReduceSum) tol *= 4;
@@ -128,7 +128,7 @@ static double reduced(lb_op op, lb_reference_fn *fn, lb_dtype dtype,
 #define REDUCED(Name, dtype, n, ...) \
   reduced(LB_OP_##Name, lb_reference_##Name, dtype, (double[]){__VA_ARGS__}, n)
 
-static void nothing_reduces_to_the_neutral_element(void **state) {
+static void empty_reductions_give_the_neutral_element(void **state) {
   (void)state;
   assert_true(REDUCED(ReduceSum, LB_F32, 0, 0) == 0);
   assert_true(REDUCED(ReduceProd, LB_I32, 0, 0) == 1);
@@ -146,7 +146,7 @@ static void nothing_reduces_to_the_neutral_element(void **state) {
   assert_true(REDUCED(ReduceMean, LB_I32, 0, 0) == 0);
 }
 
-static void special_numbers_go_through(void **state) {
+static void special_values_are_handled(void **state) {
   (void)state;
   assert_true(signbit(REDUCED(ReduceSum, LB_F32, 1, -0.0)));
   assert_true(isnan(REDUCED(ReduceMax, LB_F32, 3, 1, NAN, 2)));
@@ -159,7 +159,7 @@ static void special_numbers_go_through(void **state) {
   assert_true(REDUCED(ReduceLogSum, LB_I64, 2, 20, 1) == 3);
   assert_true(REDUCED(ReduceLogSum, LB_I32, 2, 1, -1) == 0);
   assert_true(REDUCED(ReduceLogSumExp, LB_I32, 3, 5, 5, 5) == 6);
-  // In float: 60000 + 60000 is no float16.
+  // Accumulated in float: 60000 + 60000 overflows float16.
   assert_true(REDUCED(ReduceMean, LB_F16, 2, 60000, 60000) == 60000);
 }
 
@@ -212,7 +212,7 @@ static void arg_max_of_nothing_is_an_error(void **state) {
   case_end(&t);
 }
 
-static void nan_is_the_largest_and_the_smallest(void **state) {
+static void nan_wins_in_arg_max_and_arg_min(void **state) {
   (void)state;
   test_case t = {.name = "ArgMin"};
   int64_t one = 1;
@@ -254,7 +254,7 @@ static void scan_one(test_case *t) {
         t, memcmp(case_at(&t->out[0], o), &want, lb_dtype_size(dtype)) == 0);
   }
 }
-CASE_TEST(running_sums_go_both_ways, 120, scan_one)
+CASE_TEST(cumulative_sums_work_in_both_directions, 120, scan_one)
 
 static void results_do_not_depend_on_threads(void **state) {
   (void)state;
@@ -281,12 +281,12 @@ int main(void) {
       cmocka_unit_test(sums_add_in_row_major_order),
       cmocka_unit_test(reductions_match_their_formulas),
       cmocka_unit_test(integer_sums_wrap),
-      cmocka_unit_test(nothing_reduces_to_the_neutral_element),
-      cmocka_unit_test(special_numbers_go_through),
+      cmocka_unit_test(empty_reductions_give_the_neutral_element),
+      cmocka_unit_test(special_values_are_handled),
       cmocka_unit_test(arg_reductions_find_the_first_or_last),
       cmocka_unit_test(arg_max_of_nothing_is_an_error),
-      cmocka_unit_test(nan_is_the_largest_and_the_smallest),
-      cmocka_unit_test(running_sums_go_both_ways),
+      cmocka_unit_test(nan_wins_in_arg_max_and_arg_min),
+      cmocka_unit_test(cumulative_sums_work_in_both_directions),
       cmocka_unit_test(results_do_not_depend_on_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

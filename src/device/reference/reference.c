@@ -1,5 +1,5 @@
-// device/reference/reference.c -- the table of operators, and what all of them
-// share.
+// device/reference/reference.c -- the table of operators, and helpers that all
+// of them share.
 #include "device/reference/reference.h"
 
 #include "device/reference/iter.h"
@@ -12,7 +12,7 @@ static lb_reference_fn *const reference_fns[LB_OP_COUNT] = {
 #include "graph/ops.def"
 };
 
-// With no elements to make there is no work, however large the other dims are.
+// Without output elements there is no work, however large the other dims are.
 static bool has_work(const lb_reference_call *c) {
   if (lb_op_has(c->node->op, LB_TRAIT_DYNAMIC)) return true;
   for (uint32_t i = 0; i < c->node->n_out; i++)
@@ -21,7 +21,7 @@ static bool has_work(const lb_reference_call *c) {
   return false;
 }
 
-// The same elements with the channels, which are last, at dim 1.
+// A view with the channels, which are last, moved to dim 1.
 static lb_tensor channels_first(const lb_tensor *t) {
   lb_tensor v = *t;
   v.dims[1] = t->dims[t->rank - 1];
@@ -33,8 +33,9 @@ static lb_tensor channels_first(const lb_tensor *t) {
   return v;
 }
 
-// Operators know channels first alone: views and a copy do the rest.
-static lb_status run_last(lb_reference_call *c, lb_reference_fn *fn) {
+// Operators support channels first only: inputs are viewed, and the output is
+// copied.
+static lb_status run_channels_last(lb_reference_call *c, lb_reference_fn *fn) {
   lb_tensor *in = lb_arena_memdup(c->scratch, c->in, c->node->n_in * sizeof *in,
                                   _Alignof(lb_tensor));
   if (!in) return lb_oom();
@@ -50,7 +51,7 @@ static lb_status run_last(lb_reference_call *c, lb_reference_fn *fn) {
 }
 
 static lb_status run(lb_reference_call *c, lb_reference_fn *fn) {
-  return lb_op_channels_last(c->node) ? run_last(c, fn) : fn(c);
+  return lb_op_channels_last(c->node) ? run_channels_last(c, fn) : fn(c);
 }
 
 lb_status lb_reference_run(lb_reference_call *c) {
@@ -58,7 +59,8 @@ lb_status lb_reference_run(lb_reference_call *c) {
   if (fn && !has_work(c)) return LB_OK;
   lb_status st =
       fn ? run(c, fn)
-         : lb_error(LB_INTERNAL, "a control operator reached the host device");
+         : lb_error(LB_INTERNAL,
+                    "a control operator was passed to the reference");
   if (!lb_failed(st)) return st;
   char label[160];
   lb_node_label(c->node, label, sizeof label);
@@ -66,7 +68,7 @@ lb_status lb_reference_run(lb_reference_call *c) {
 }
 
 lb_status lb_reference_bad_dtype(const lb_reference_call *c, lb_dtype t) {
-  return lb_error(LB_UNSUPPORTED, "%s does not take %s",
+  return lb_error(LB_UNSUPPORTED, "%s does not support %s",
                   lb_op_infos[c->node->op].name, lb_dtype_name(t));
 }
 
@@ -90,10 +92,10 @@ lb_status lb_reference_dense(lb_reference_call *c, const lb_tensor *t,
     *out = *t;
     return LB_OK;
   }
-  lb_tensor made;  // `out` may be `t`
-  LB_TRY(lb_reference_temp(c, dtype, t->rank, t->dims, &made));
-  lb_convert(c->pool, t, &made);
-  *out = made;
+  lb_tensor copy;  // a temporary, because `out` may be `t`
+  LB_TRY(lb_reference_temp(c, dtype, t->rank, t->dims, &copy));
+  lb_convert(c->pool, t, &copy);
+  *out = copy;
   return LB_OK;
 }
 
@@ -106,7 +108,7 @@ lb_status lb_reference_ints(lb_reference_call *c, int i, const int64_t **out,
   if (lb_dtype_is_float(t->dtype))
     return lb_error(LB_INVALID, "input %d must hold integers, not %s", i,
                     lb_dtype_name(t->dtype));
-  // Always a copy: callers read it as plain, aligned int64.
+  // Always a copy, because callers read it as aligned int64.
   lb_tensor ints;
   LB_TRY(lb_reference_temp(c, LB_I64, t->rank, t->dims, &ints));
   lb_convert(NULL, t, &ints);

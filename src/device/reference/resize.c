@@ -1,8 +1,9 @@
 // device/reference/resize.c -- Resize.
 //
-// Along one axis, output o is a sum of `taps` inputs with weights, both
-// tabulated once (a *table*); nearest is a table of one tap and weight 1, and
-// moves elements without looking at them. Axes that do not change are skipped.
+// Along one axis, output o is a weighted sum of `taps` inputs; indices and
+// weights are computed once per axis (a *table*). `nearest` is a table of one
+// tap with weight 1, and copies elements without interpreting them. Axes that
+// do not change are skipped.
 #include <math.h>
 #include <string.h>
 
@@ -17,12 +18,12 @@ typedef struct table {
   int64_t in, out, taps;
   int64_t *index;  // [out][taps], each in [0, in)
   double *weight;  // [out][taps]
-  bool *outside;   // [out]: takes extrapolation_value; NULL: none does
+  bool *outside;   // [out]: gets extrapolation_value; NULL: none does
 } table;
 
 // -- attributes --------------------------------------------------------------
 
-// Elements of a float input; NULL and 0 if absent or empty.
+// Reads the elements of a float input; NULL and 0 if it is absent or empty.
 static lb_status read_floats(lb_reference_call *c, int i, const lb_f32 **out,
                              int64_t *n) {
   lb_tensor t;
@@ -35,7 +36,7 @@ static lb_status read_floats(lb_reference_call *c, int i, const lb_f32 **out,
   return LB_OK;
 }
 
-// With an aspect ratio to keep, all listed axes share one scale.
+// If the aspect ratio is to be kept, all listed axes share one scale.
 static void keep_aspect(lb_reference_call *c, const int *axes, int n,
                         lb_resize *r) {
   const char *policy =
@@ -56,7 +57,7 @@ static void keep_aspect(lb_reference_call *c, const int *axes, int n,
   for (int i = 0; i < n; i++) r->scale[axes[i]] = best;
 }
 
-// Scales and regions, per axis of x.
+// Reads scales and regions, per axis of x.
 static lb_status read_scales(lb_reference_call *c, lb_resize *r) {
   const lb_tensor *x = &c->in[0];
   uint32_t n_axes;
@@ -123,39 +124,39 @@ static lb_status table_init(lb_reference_call *c, const lb_resize *r, int d,
 
 // -- interpolation, one axis after the other ---------------------------------
 
-typedef struct pass {
+typedef struct resize_pass {
   const table *t;
   const void *x;
   void *y;
   int64_t inner;  // elements after the axis
   double extrapolation;
   bool wide;
-} pass;
+} resize_pass;
 
-#define PASS(id, S, T, load, store, ...)                                 \
-  static void pass_##id(const pass *p, int64_t outer, int64_t o) {       \
-    const table *t = p->t;                                               \
-    const S *x = (const S *)p->x + outer * t->in * p->inner;             \
-    S *y = (S *)p->y + (outer * t->out + o) * p->inner;                  \
-    if (t->outside && t->outside[o]) {                                   \
-      for (int64_t i = 0; i < p->inner; i++) y[i] = (T)p->extrapolation; \
-      return;                                                            \
-    }                                                                    \
-    for (int64_t k = 0; k < t->taps; k++) {                              \
-      const T w = (T)t->weight[o * t->taps + k];                         \
-      const S *from = x + t->index[o * t->taps + k] * p->inner;          \
-      if (k == 0)                                                        \
-        for (int64_t i = 0; i < p->inner; i++) y[i] = w * from[i];       \
-      else                                                               \
-        for (int64_t i = 0; i < p->inner; i++) y[i] += w * from[i];      \
-    }                                                                    \
+#define PASS(id, S, T, load, store, ...)                                  \
+  static void pass_##id(const resize_pass *p, int64_t outer, int64_t o) { \
+    const table *t = p->t;                                                \
+    const S *x = (const S *)p->x + outer * t->in * p->inner;              \
+    S *y = (S *)p->y + (outer * t->out + o) * p->inner;                   \
+    if (t->outside && t->outside[o]) {                                    \
+      for (int64_t i = 0; i < p->inner; i++) y[i] = (T)p->extrapolation;  \
+      return;                                                             \
+    }                                                                     \
+    for (int64_t k = 0; k < t->taps; k++) {                               \
+      const T w = (T)t->weight[o * t->taps + k];                          \
+      const S *from = x + t->index[o * t->taps + k] * p->inner;           \
+      if (k == 0)                                                         \
+        for (int64_t i = 0; i < p->inner; i++) y[i] = w * from[i];        \
+      else                                                                \
+        for (int64_t i = 0; i < p->inner; i++) y[i] += w * from[i];       \
+    }                                                                     \
   }
 LB_WIDE_FLOATS(PASS, )
 
-// The same along the last axis, where nothing lies side by side: outputs
-// [begin, end).
+// The same along the last axis, where no elements are adjacent to vectorise
+// over: outputs [begin, end).
 #define POINTS(id, S, T, load, store, ...)                                     \
-  static void points_##id(const pass *p, int64_t begin, int64_t end) {         \
+  static void points_##id(const resize_pass *p, int64_t begin, int64_t end) {  \
     const table *t = p->t;                                                     \
     const S *x = (const S *)p->x + begin / t->out * t->in;                     \
     S *y = (S *)p->y;                                                          \
@@ -173,7 +174,7 @@ LB_WIDE_FLOATS(POINTS, )
 
 static void pass_task(void *user, int64_t begin, int64_t end, int worker) {
   (void)worker;
-  const pass *p = user;
+  const resize_pass *p = user;
   if (p->inner == 1) {
     (p->wide ? points_F64 : points_F32)(p, begin, end);
     return;
@@ -188,12 +189,12 @@ static void round_row(const void *user, int64_t n, char *const *p,
   for (int64_t i = 0; i < n; i++) {
     lb_f64 *x = (lb_f64 *)(p[0] + i * step[0]);
     double y = rint(*x);
-    y = y > range[0] ? y : range[0];  // NaN too
+    y = y > range[0] ? y : range[0];  // also for NaN
     *x = y < range[1] ? y : range[1];
   }
 }
 
-// Integers are rounded and saturate.
+// Rounds and clamps integers to the range of `dtype`.
 static void round_to(lb_reference_call *c, const lb_tensor *t, lb_dtype dtype) {
   if (lb_dtype_is_float(dtype)) return;
   double bits = (double)(8 * lb_dtype_size(dtype));
@@ -203,7 +204,7 @@ static void round_to(lb_reference_call *c, const lb_tensor *t, lb_dtype dtype) {
   if (bits == 64) range[1] = nextafter(exp2(bits - (range[0] < 0)), 0);
   if (dtype == LB_BOOL) range[1] = 1;
   const lb_tensor *operands[] = {t};
-  lb_each(c->pool, 1, operands, round_row, range);
+  lb_iter_all(c->pool, 1, operands, round_row, range);
 }
 
 static lb_status interpolate(lb_reference_call *c, const lb_resize *r,
@@ -220,12 +221,12 @@ static lb_status interpolate(lb_reference_call *c, const lb_resize *r,
     memcpy(dims, x.dims, sizeof dims);
     dims[d] = t->out;
     LB_TRY(lb_reference_temp(c, x.dtype, x.rank, dims, &y));
-    pass p = {t,
-              x.data,
-              y.data,
-              lb_reference_product(x.rank - d - 1, x.dims + d + 1),
-              r->extrapolation,
-              !narrow};
+    resize_pass p = {t,
+                     x.data,
+                     y.data,
+                     lb_reference_product(x.rank - d - 1, x.dims + d + 1),
+                     r->extrapolation,
+                     !narrow};
     int64_t rows = lb_reference_product(d, x.dims) * t->out;
     int64_t work = p.inner * t->taps + 1;
     lb_pool_for(c->pool, rows, 1 + LB_ITER_GRAIN / work, pass_task, &p);
@@ -236,13 +237,13 @@ static lb_status interpolate(lb_reference_call *c, const lb_resize *r,
   return LB_OK;
 }
 
-// -- nearest: elements move --------------------------------------------------
+// -- nearest -----------------------------------------------------------------
 
-typedef struct movement {
+typedef struct nearest_job {
   const lb_tensor *x, *out;
   const table *tables;
   const void *extrapolation;  // an element
-} movement;
+} nearest_job;
 
 static int64_t source(const table *t, int64_t o) {
   return t->identity ? o : t->index[o];
@@ -253,7 +254,7 @@ static bool outside(const table *t, int64_t o) {
 }
 
 #define MOVE(S)                                                            \
-  static void move_##S(const movement *m, int64_t at, int64_t base,        \
+  static void move_##S(const nearest_job *m, int64_t at, int64_t base,     \
                        bool out) {                                         \
     int last = m->x->rank - 1;                                             \
     const table *t = &m->tables[last];                                     \
@@ -272,9 +273,9 @@ MOVE(lb_u16)
 MOVE(lb_u32)
 MOVE(lb_u64)
 
-static void move_task(void *user, int64_t begin, int64_t end, int worker) {
+static void nearest_task(void *user, int64_t begin, int64_t end, int worker) {
   (void)worker;
-  const movement *m = user;
+  const nearest_job *m = user;
   int last = m->x->rank - 1;
   for (int64_t row = begin; row < end; row++) {
     int64_t index[LB_MAX_RANK], base = 0, at = row * m->out->dims[last];
@@ -293,18 +294,18 @@ static void move_task(void *user, int64_t begin, int64_t end, int worker) {
   }
 }
 
-static lb_status move(lb_reference_call *c, const lb_resize *r,
-                      const table *tables) {
+static lb_status nearest(lb_reference_call *c, const lb_resize *r,
+                         const table *tables) {
   double value = r->extrapolation;
   uint64_t element = 0;
   lb_tensor from = {.dtype = LB_F64, .data = &value};
   lb_tensor to = {.dtype = c->in[0].dtype, .data = &element};
   LB_TRY(lb_reference_convert(&from, &to));
-  movement m = {&c->in[0], &c->out[0], tables, &element};
+  nearest_job m = {&c->in[0], &c->out[0], tables, &element};
   int last = c->out[0].rank - 1;
   int64_t rows = lb_reference_product(last, c->out[0].dims);
   lb_pool_for(c->pool, rows, 1 + LB_ITER_GRAIN / (c->out[0].dims[last] + 1),
-              move_task, &m);
+              nearest_task, &m);
   return LB_OK;
 }
 
@@ -321,6 +322,6 @@ lb_status lb_reference_Resize(lb_reference_call *c) {
   if (x->rank == 0) return lb_reference_convert(x, &c->out[0]);
   LB_TRY(read_scales(c, &r));
   for (int d = 0; d < x->rank; d++) LB_TRY(table_init(c, &r, d, &tables[d]));
-  return r.filter == LB_FILTER_NEAREST ? move(c, &r, tables)
+  return r.filter == LB_FILTER_NEAREST ? nearest(c, &r, tables)
                                        : interpolate(c, &r, tables);
 }

@@ -1,8 +1,9 @@
-// device/reference/resize_test.c -- Resize against values worked out by hand,
-// and against what must hold for every mode.
+// device/reference/resize_test.c -- Resize against values computed by hand, and
+// properties that hold for every mode.
 #include "device/reference/number_test.h"
 
-// Resizes a row of n numbers to `m` by `scale` (0: by size).
+// Inputs and output to resize a row of n numbers to `m` by `scale` (0: by
+// size).
 static void row(test_case *t, int64_t n, const double *x, int64_t m,
                 double scale) {
   case_in(t, number_list(t, LB_F32, 1, &n, x));
@@ -23,7 +24,7 @@ typedef struct example {
   double x[4], y[8];
 } example;
 
-static void rows_come_out_as_by_hand(void **state) {
+static void rows_match_hand_computed_values(void **state) {
   (void)state;
   static const example all[] = {
       {"nearest", "asymmetric", "floor", 2, 4, 2, {1, 2}, {1, 1, 2, 2}},
@@ -58,7 +59,7 @@ static void rows_come_out_as_by_hand(void **state) {
       {"linear", "align_corners", "floor", 2, 3, 0, {0, 4}, {0, 2, 4}},
       {"linear", "asymmetric", "floor", 2, 4, 2, {0, 4}, {0, 2, 4, 4}},
       {"linear", "pytorch_half_pixel", "floor", 4, 1, 0, {1, 2, 3, 4}, {1}},
-      // Weights of cubic convolution at a half: -3/32, 19/32, 19/32, -3/32.
+      // Weights of cubic convolution at one half: -3/32, 19/32, 19/32, -3/32.
       {"cubic",
        "asymmetric",
        "floor",
@@ -85,7 +86,7 @@ static void rows_come_out_as_by_hand(void **state) {
   }
 }
 
-// Weights sum to one, so a constant image stays constant in every mode.
+// Weights sum to one, so a constant input stays constant in every mode.
 static void constant_one(test_case *t) {
   static const char *const modes[] = {"nearest", "linear", "cubic"};
   static const char *const coords[] = {"half_pixel", "half_pixel_symmetric",
@@ -114,10 +115,10 @@ static void constant_one(test_case *t) {
   CASE_EACH(&t->out[0], o)
   CASE_CHECK(t, number_near(&t->out[0], o, 3, 1e-5));
 }
-CASE_TEST(constant_images_stay_constant, 200, constant_one)
+CASE_TEST(constant_inputs_stay_constant, 200, constant_one)
 
-// Nearest moves elements of any dtype untouched: down by a whole factor it
-// picks every so-manieth.
+// Nearest copies elements of any dtype unchanged: downsampling by an integer
+// factor selects every factor-th element.
 static void nearest_one(test_case *t) {
   int64_t out[3], in[3], factor = case_int(t, 1, 3);
   for (int d = 0; d < 3; d++) {
@@ -140,9 +141,9 @@ static void nearest_one(test_case *t) {
     CASE_SAME(t, &t->out[0], o, &t->in[0], from);
   }
 }
-CASE_TEST(nearest_moves_elements_of_any_dtype, 100, nearest_one)
+CASE_TEST(nearest_copies_elements_of_any_dtype, 100, nearest_one)
 
-static void outside_a_region_lies_the_extrapolation_value(void **state) {
+static void outside_a_region_is_the_extrapolation_value(void **state) {
   (void)state;
   test_case t = {0};
   const int64_t two = 2, three = 3;
@@ -180,10 +181,10 @@ static void hostile_scales_are_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rows_come_out_as_by_hand),
-      cmocka_unit_test(constant_images_stay_constant),
-      cmocka_unit_test(nearest_moves_elements_of_any_dtype),
-      cmocka_unit_test(outside_a_region_lies_the_extrapolation_value),
+      cmocka_unit_test(rows_match_hand_computed_values),
+      cmocka_unit_test(constant_inputs_stay_constant),
+      cmocka_unit_test(nearest_copies_elements_of_any_dtype),
+      cmocka_unit_test(outside_a_region_is_the_extrapolation_value),
       cmocka_unit_test(hostile_scales_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

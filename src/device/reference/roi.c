@@ -1,7 +1,7 @@
 // device/reference/roi.c -- RoiAlign and MaxRoiPool: pooling over regions.
 //
-// Computed in double and rounded once. Regions are data, and anything may be
-// in them: coordinates are checked before they become indices.
+// Computed in double and rounded once. Regions are input data that may hold any
+// value: coordinates are checked before they become indices.
 #include <math.h>
 #include <string.h>
 
@@ -44,12 +44,12 @@ static corners corners_of(const regions *r, double y, double x) {
   return k;
 }
 
-typedef struct box {
-  double y, x, bin_h, bin_w;  // corner; size of a bin
-  int64_t grid_h, grid_w;     // samples of a bin
-} box;
+typedef struct roi_box {
+  double y, x, bin_h, bin_w;  // corner of the box; size of a bin
+  int64_t grid_h, grid_w;     // samples per bin
+} roi_box;
 
-static double bin_value(const align *a, const box *b, const lb_f64 *plane,
+static double bin_value(const align *a, const roi_box *b, const lb_f64 *plane,
                         int64_t ph, int64_t pw) {
   double acc = 0;
   bool any = false;
@@ -73,7 +73,7 @@ static double bin_value(const align *a, const box *b, const lb_f64 *plane,
   return a->max || count < 1 ? acc : acc / count;
 }
 
-static lb_status box_of(const align *a, const lb_f64 *roi, box *b) {
+static lb_status box_of(const align *a, const lb_f64 *roi, roi_box *b) {
   double shift = a->half_pixel ? 0.5 : 0, scale = a->scale;
   b->x = roi[0] * scale - shift, b->y = roi[1] * scale - shift;
   double w = roi[2] * scale - shift - b->x, h = roi[3] * scale - shift - b->y;
@@ -81,23 +81,23 @@ static lb_status box_of(const align *a, const lb_f64 *roi, box *b) {
   b->bin_h = h / (double)a->r.out_h, b->bin_w = w / (double)a->r.out_w;
   double gh = a->ratio > 0 ? (double)a->ratio : ceil(b->bin_h);
   double gw = a->ratio > 0 ? (double)a->ratio : ceil(b->bin_w);
-  if (!(gh <= 0x1p14 && gw <= 0x1p14))  // NaN too
+  if (!(gh <= 0x1p14 && gw <= 0x1p14))  // also for NaN
     return lb_error(LB_INVALID,
                     "a region from (%g, %g) to (%g, %g) needs %g x %g samples "
-                    "a bin",
+                    "per bin",
                     roi[0], roi[1], roi[2], roi[3], gw, gh);
   b->grid_h = gh > 0 ? (int64_t)gh : 0, b->grid_w = gw > 0 ? (int64_t)gw : 0;
   return LB_OK;
 }
 
-static lb_status align_region(const align *a, const lb_f64 *roi, int64_t image,
-                              lb_f64 *to) {
+static lb_status align_region(const align *a, const lb_f64 *roi,
+                              int64_t batch_index, lb_f64 *to) {
   const regions *r = &a->r;
-  box b = {0};
+  roi_box b = {0};
   LB_TRY(box_of(a, roi, &b));
   for (int64_t ch = 0; ch < r->channels; ch++) {
     const lb_f64 *plane =
-        r->x + (image * r->channels + ch) * r->height * r->width;
+        r->x + (batch_index * r->channels + ch) * r->height * r->width;
     for (int64_t ph = 0; ph < r->out_h; ph++)
       for (int64_t pw = 0; pw < r->out_w; pw++)
         *to++ = bin_value(a, &b, plane, ph, pw);
@@ -120,17 +120,18 @@ static lb_status regions_init(lb_reference_call *c, int cols, regions *r,
   *r = (regions){in->dims[1],       in->dims[2], in->dims[3], c->out[0].dims[2],
                  c->out[0].dims[3], x.data,      y->data};
   if (lb_tensor_count(y) > 0 && lb_tensor_count(&x) == 0)
-    return lb_error(LB_INVALID, "regions of an empty image");
+    return lb_error(LB_INVALID,
+                    "the input has no elements, but there are regions");
   return LB_OK;
 }
 
 lb_status lb_reference_RoiAlign(lb_reference_call *c) {
   align a = {.ratio = lb_attr_int(c->node, "sampling_ratio", 0)};
   lb_tensor rois, y;
-  const int64_t *images;
+  const int64_t *batch_indices;
   int64_t n, step;
   LB_TRY(regions_init(c, 4, &a.r, &rois, &y));
-  LB_TRY(lb_reference_ints(c, 2, &images, &n));
+  LB_TRY(lb_reference_ints(c, 2, &batch_indices, &n));
   a.max = !strcmp(lb_attr_str(c->node, "mode", "avg"), "max");
   a.half_pixel = !strcmp(
       lb_attr_str(c->node, "coordinate_transformation_mode", "half_pixel"),
@@ -142,10 +143,10 @@ lb_status lb_reference_RoiAlign(lb_reference_call *c) {
   if (lb_tensor_count(&y) == 0) return LB_OK;
   step = a.r.channels * a.r.out_h * a.r.out_w;
   for (int64_t i = 0; i < n; i++) {
-    if (images[i] < 0 || images[i] >= c->in[0].dims[0])
+    if (batch_indices[i] < 0 || batch_indices[i] >= c->in[0].dims[0])
       return lb_error(LB_INVALID, "batch index %lld is not in [0, %lld)",
-                      (long long)images[i], (long long)c->in[0].dims[0]);
-    LB_TRY(align_region(&a, (const lb_f64 *)rois.data + 4 * i, images[i],
+                      (long long)batch_indices[i], (long long)c->in[0].dims[0]);
+    LB_TRY(align_region(&a, (const lb_f64 *)rois.data + 4 * i, batch_indices[i],
                         a.r.y + i * step));
   }
   return lb_work_done(c, 0, &y);
@@ -153,7 +154,7 @@ lb_status lb_reference_RoiAlign(lb_reference_call *c) {
 
 // -- MaxRoiPool --------------------------------------------------------------
 
-// The bin's range along one axis, cut to [0, size).
+// The range of a bin along one axis, clamped to [0, size).
 static void bin_range(double start, double bin, int64_t p, int64_t size,
                       int64_t *lo, int64_t *hi) {
   double a = floor((double)p * bin) + start;
@@ -162,14 +163,14 @@ static void bin_range(double start, double bin, int64_t p, int64_t size,
   *hi = (int64_t)(b > 0 ? b < last ? b : last : 0);
 }
 
-static void pool_region(const regions *r, const double box_[4], int64_t image,
-                        lb_f64 *to) {
+static void pool_region(const regions *r, const double box_[4],
+                        int64_t batch_index, lb_f64 *to) {
   double h = box_[3] - box_[1] + 1, w = box_[2] - box_[0] + 1;
   double bin_h = (h > 1 ? h : 1) / (double)r->out_h;
   double bin_w = (w > 1 ? w : 1) / (double)r->out_w;
   for (int64_t i = 0; i < r->channels * r->out_h * r->out_w; i++) {
     int64_t y0, y1, x0, x1,
-        plane = image * r->channels + i / r->out_w / r->out_h;
+        plane = batch_index * r->channels + i / r->out_w / r->out_h;
     const lb_f64 *x = r->x + plane * r->height * r->width;
     bin_range(box_[1], bin_h, i / r->out_w % r->out_h, r->height, &y0, &y1);
     bin_range(box_[0], bin_w, i % r->out_w, r->width, &x0, &x1);
@@ -189,16 +190,16 @@ lb_status lb_reference_MaxRoiPool(lb_reference_call *c) {
   if (lb_tensor_count(&y) == 0) return LB_OK;
   for (int64_t i = 0; i < rois.dims[0]; i++) {
     const lb_f64 *roi = (const lb_f64 *)rois.data + 5 * i;
-    double image = roi[0], corner[4];
-    if (!(image >= 0 && image < (double)c->in[0].dims[0]))
-      return lb_error(LB_INVALID, "batch index %g is not in [0, %lld)", image,
-                      (long long)c->in[0].dims[0]);
+    double batch_index = roi[0], corner[4];
+    if (!(batch_index >= 0 && batch_index < (double)c->in[0].dims[0]))
+      return lb_error(LB_INVALID, "batch index %g is not in [0, %lld)",
+                      batch_index, (long long)c->in[0].dims[0]);
     for (int k = 0; k < 4; k++) {
       corner[k] = round(roi[1 + k] * scale);
       if (!isfinite(corner[k]))
         return lb_error(LB_INVALID, "region %lld is not finite", (long long)i);
     }
-    pool_region(&r, corner, (int64_t)image,
+    pool_region(&r, corner, (int64_t)batch_index,
                 r.y + i * r.channels * r.out_h * r.out_w);
   }
   return lb_work_done(c, 0, &y);

@@ -9,11 +9,11 @@
 
 // -- GridSample --------------------------------------------------------------
 //
-// Along each axis a position becomes up to four taps: an element, or none (-1)
+// Along each axis a position has up to four taps: an element, or none (-1)
 // where padding is zeros, and a weight. A sample is the sum over all
 // combinations of taps.
 
-enum { GRID_TAPS = 256 };  // of a point at most
+enum { GRID_TAPS = 256 };  // maximum per point
 
 typedef enum grid_mode { GRID_NEAREST, GRID_LINEAR, GRID_CUBIC } grid_mode;
 typedef enum grid_pad { PAD_ZEROS, PAD_BORDER, PAD_REFLECTION } grid_pad;
@@ -27,9 +27,9 @@ typedef struct grid {
   grid_mode mode;
   grid_pad pad;
   bool align;
-  int n, taps;  // spatial axes; taps of each
-  int64_t dims[LB_MAX_RANK], channels, plane, points;  // points of an image
-  const lb_f64 *coords;  // [images, points, n], the last axis first
+  int n, taps;  // spatial axes; taps per axis
+  int64_t dims[LB_MAX_RANK], channels, plane, points;  // points per batch item
+  const lb_f64 *coords;  // [batch, points, n], with the last axis first
   const void *x;
   void *y;
   bool wide;
@@ -42,23 +42,23 @@ static double reflect(double x, double lo, double hi) {
   return lo + (far <= range ? far : 2 * range - far);
 }
 
-static double low_border(const grid *g) { return g->align ? 0 : -0.5; }
+static double low_edge(const grid *g) { return g->align ? 0 : -0.5; }
 
-static double high_border(const grid *g, int d) {
+static double high_edge(const grid *g, int d) {
   double n = (double)g->dims[d];
   return g->align ? n - 1 : n - 0.5;
 }
 
-// An element for whole position i, or -1.
+// The element at integer position i, or -1.
 static int64_t grid_element(const grid *g, int d, double i) {
   double last = (double)(g->dims[d] - 1);
   if (g->pad == PAD_ZEROS) return i >= 0 && i <= last ? (int64_t)i : -1;
   if (g->pad == PAD_REFLECTION)
-    i = trunc(reflect(i, low_border(g), high_border(g, d)));
+    i = trunc(reflect(i, low_edge(g), high_edge(g, d)));
   return (int64_t)(i < 0 ? 0 : i > last ? last : i);
 }
 
-// Position in elements of a coordinate in [-1, 1].
+// Converts a coordinate in [-1, 1] to a position in elements.
 static double position(const grid *g, int d, double at) {
   double n = (double)g->dims[d];
   double x = g->align ? (at + 1) / 2 * (n - 1) : ((at + 1) * n - 1) / 2;
@@ -66,12 +66,11 @@ static double position(const grid *g, int d, double at) {
   if (isnan(x)) x = -0x1p40;
   x = x < -0x1p40 ? -0x1p40 : x > 0x1p40 ? 0x1p40 : x;
   if (g->mode == GRID_NEAREST) x = rint(x);
-  if (x >= low_border(g) && x <= high_border(g, d)) return x;
-  // Cubic weights stay those of the place itself; only its taps are clamped.
+  if (x >= low_edge(g) && x <= high_edge(g, d)) return x;
+  // Cubic weights are not clamped, only the taps.
   if (g->pad == PAD_BORDER && g->mode != GRID_CUBIC)
     return x < 0 ? 0 : x > n - 1 ? n - 1 : x;
-  if (g->pad == PAD_REFLECTION)
-    return reflect(x, low_border(g), high_border(g, d));
+  if (g->pad == PAD_REFLECTION) return reflect(x, low_edge(g), high_edge(g, d));
   return x;
 }
 
@@ -102,39 +101,40 @@ static grid_taps taps_of(const grid *g, int d, double at) {
   return t;
 }
 
-// What a point is made of, in all channels alike: all combinations of taps that
+// The taps of a point, the same for all channels: all combinations of taps that
 // are inside.
 typedef struct grid_point {
   int n;
-  int64_t at[GRID_TAPS];  // in a plane
+  int64_t at[GRID_TAPS];  // offset in a plane
   double weight[GRID_TAPS];
 } grid_point;
 
-static void grid_find(const grid *g, const lb_f64 *coords, grid_point *out) {
+static void grid_taps_of_point(const grid *g, const lb_f64 *coords,
+                               grid_point *out) {
   grid_taps t[LB_MAX_RANK];
-  int64_t pick[LB_MAX_RANK] = {0}, each[LB_MAX_RANK];
+  int64_t tap_index[LB_MAX_RANK] = {0}, taps_per_axis[LB_MAX_RANK];
   out->n = 0;
   for (int d = 0; d < g->n; d++) {
     t[d] = taps_of(g, d, coords[g->n - 1 - d]);
-    each[d] = g->taps;
+    taps_per_axis[d] = g->taps;
   }
   do {
     int64_t at = 0;
     double weight = 1;
     bool inside = true;
     for (int d = 0; d < g->n; d++) {
-      int64_t i = t[d].index[pick[d]];
+      int64_t i = t[d].index[tap_index[d]];
       inside &= i >= 0;
-      weight *= t[d].weight[pick[d]];
+      weight *= t[d].weight[tap_index[d]];
       at = at * g->dims[d] + i;
     }
     if (!inside) continue;
     out->at[out->n] = at;
     out->weight[out->n++] = weight;
-  } while (lb_next_index(g->n, each, pick));
+  } while (lb_next_index(g->n, taps_per_axis, tap_index));
 }
 
-// The samples of all channels at one point, `from` the first plane.
+// Samples all channels at one point; `from` is the first plane.
 #define GRID_SAMPLE(T)                                               \
   static void grid_sample_##T(const grid *g, const grid_point *p,    \
                               const T *from, T *to) {                \
@@ -155,7 +155,7 @@ static void grid_task(void *user, int64_t begin, int64_t end, int worker) {
   for (int64_t p = begin; p < end; p++) {
     int64_t plane = p / g->points * g->channels, at = p % g->points;
     int64_t from = plane * g->plane, to = plane * g->points + at;
-    grid_find(g, g->coords + p * g->n, &point);
+    grid_taps_of_point(g, g->coords + p * g->n, &point);
     if (g->wide)
       grid_sample_lb_f64(g, &point, (const lb_f64 *)g->x + from,
                          (lb_f64 *)g->y + to);
@@ -196,17 +196,17 @@ lb_status lb_reference_GridSample(lb_reference_call *c) {
   if (g.n < 1 || c->in[1].rank != in->rank ||
       c->in[1].dims[in->rank - 1] != g.n || c->in[1].dims[0] != in->dims[0])
     return lb_error(LB_INVALID,
-                    "the grid must have %d coordinates a point "
-                    "and one part an image",
+                    "the grid must have %d coordinates per point "
+                    "and the batch size of the input",
                     g.n);
   if (pow(g.taps, g.n) > GRID_TAPS)
-    return lb_error(LB_UNSUPPORTED, "%d taps along each of %d axes", g.taps,
-                    g.n);
+    return lb_error(LB_UNSUPPORTED,
+                    "%d taps along each of %d axes are too many", g.taps, g.n);
   memcpy(g.dims, in->dims + 2, (size_t)g.n * sizeof *g.dims);
   g.plane = lb_reference_product(g.n, g.dims);
   g.points = lb_reference_product(g.n, out->dims + 2);
   if (g.plane == 0)
-    return lb_error(LB_INVALID, "an image of no elements cannot be sampled");
+    return lb_error(LB_INVALID, "an input without elements cannot be sampled");
   g.wide = !lb_dtype_is_float(in->dtype) || in->dtype == LB_F64;
   lb_tensor x, coords, y;
   LB_TRY(lb_reference_dense(c, in, g.wide ? LB_F64 : LB_F32, &x));
@@ -219,7 +219,7 @@ lb_status lb_reference_GridSample(lb_reference_call *c) {
 
 // -- AffineGrid --------------------------------------------------------------
 
-// Element i of n, from -1 to 1.
+// The coordinate in [-1, 1] of element i of n.
 static double grid_coord(int64_t i, int64_t n, bool align) {
   if (!align) return (2 * (double)i + 1) / (double)n - 1;
   return n > 1 ? 2 * (double)i / (double)(n - 1) - 1 : -1;
@@ -257,7 +257,7 @@ lb_status lb_reference_AffineGrid(lb_reference_call *c) {
 
 // -- Det ---------------------------------------------------------------------
 
-// By elimination with row exchanges; m is destroyed.
+// Gaussian elimination with partial pivoting; m is overwritten.
 static double determinant(lb_f64 *m, int64_t n) {
   double det = 1;
   for (int64_t k = 0; k < n; k++) {

@@ -1,16 +1,16 @@
-// device/reference/sample_test.c -- sampling between elements, regions,
-// determinants: examples by hand, and data that must not be believed.
+// device/reference/sample_test.c -- sampling, regions and determinants:
+// examples computed by hand, and invalid data.
 #include "device/reference/number_test.h"
 
 static float sampled(const char *mode, const char *pad, double x, double y) {
   test_case t = {0};
-  const int64_t image[] = {1, 1, 2, 2}, grid[] = {1, 1, 1, 2};
+  const int64_t input_dims[] = {1, 1, 2, 2}, grid[] = {1, 1, 1, 2};
   const int64_t out[] = {1, 1, 1, 1};
   case_begin(&t, LB_OP_GridSample);
   case_attr_str(&t, "mode", mode);
   case_attr_str(&t, "padding_mode", pad);
   case_attr_int(&t, "align_corners", 1);
-  case_in(&t, number_list(&t, LB_F32, 4, image, (double[]){1, 2, 3, 4}));
+  case_in(&t, number_list(&t, LB_F32, 4, input_dims, (double[]){1, 2, 3, 4}));
   case_in(&t, number_list(&t, LB_F32, 4, grid, (double[]){x, y}));
   t.out[0] = case_dense(&t, LB_F32, 4, out);
   assert_int_equal(case_run(&t, lb_reference_GridSample), LB_CODE_OK);
@@ -27,14 +27,14 @@ static void a_grid_is_read_as_x_then_y(void **state) {
   assert_float_equal(sampled("cubic", "border", -1, 1), 3, 1e-6);
 }
 
-static void padding_says_what_lies_outside(void **state) {
+static void padding_mode_defines_values_outside(void **state) {
   (void)state;
   assert_float_equal(sampled("linear", "zeros", 9, 9), 0, 0);
   assert_float_equal(sampled("linear", "border", 9, -9), 2, 0);
   assert_float_equal(sampled("linear", "reflection", 3, -1), 1, 0);
 }
 
-static void no_coordinate_leads_out_of_the_image(void **state) {
+static void no_coordinate_reads_out_of_bounds(void **state) {
   (void)state;
   static const char *const modes[] = {"nearest", "linear", "cubic"};
   static const char *const pads[] = {"zeros", "border", "reflection"};
@@ -43,14 +43,14 @@ static void no_coordinate_leads_out_of_the_image(void **state) {
     for (int k = 0; k < 6; k++) sampled(modes[i / 3], pads[i % 3], wild[k], 0);
 }
 
-static lb_code align(double lo, double hi, int64_t image, double *out) {
+static lb_code align(double lo, double hi, int64_t input_dims, double *out) {
   test_case t = {0};
   const int64_t x[] = {1, 1, 2, 2}, roi[] = {1, 4}, one[] = {1, 1, 1, 1};
   case_begin(&t, LB_OP_RoiAlign);
   case_attr_str(&t, "coordinate_transformation_mode", "output_half_pixel");
   case_in(&t, number_list(&t, LB_F32, 4, x, (double[]){1, 2, 3, 4}));
   case_in(&t, number_list(&t, LB_F32, 2, roi, (double[]){lo, lo, hi, hi}));
-  case_in(&t, case_ints(&t, &image, 1));
+  case_in(&t, case_ints(&t, &input_dims, 1));
   t.out[0] = case_dense(&t, LB_F32, 4, one);
   lb_code code = case_run(&t, lb_reference_RoiAlign);
   if (code == LB_CODE_OK) *out = number_at(&t.out[0], (int64_t[4]){0});
@@ -85,8 +85,8 @@ static void determinants_survive_a_zero_pivot(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(a_grid_is_read_as_x_then_y),
-      cmocka_unit_test(padding_says_what_lies_outside),
-      cmocka_unit_test(no_coordinate_leads_out_of_the_image),
+      cmocka_unit_test(padding_mode_defines_values_outside),
+      cmocka_unit_test(no_coordinate_reads_out_of_bounds),
       cmocka_unit_test(regions_are_averaged_and_checked),
       cmocka_unit_test(determinants_survive_a_zero_pivot),
   };

@@ -1,7 +1,8 @@
-// device/reference/scatter.c -- writing by index.
+// device/reference/scatter.c -- ScatterElements, ScatterND and TensorScatter.
 //
-// The output starts as a copy of the data; then every index, in row-major
-// order, gets its update: a run of elements, since the output is dense.
+// The output starts as a copy of the data; then the update of every index is
+// applied in row-major order: a contiguous run of elements, because the output
+// is dense.
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@
 #include "device/reference/index.h"
 #include "device/reference/move.h"
 
-// Runs of `len` updates, one after the other, go to to + at[i].
+// Applies n runs of `len` consecutive updates to to + at[i].
 typedef void scatter_fn(int64_t n, const int64_t *at, int64_t len,
                         const char *from, char *to);
 
@@ -26,7 +27,7 @@ typedef void scatter_fn(int64_t n, const int64_t *at, int64_t len,
     }                                                                \
   }
 
-// Elements of one width are all alike where none is computed with.
+// Without arithmetic, only the element size matters.
 LB_UNSIGNED(SCATTER, put, ((void)x, y))
 LB_FLOATS(SCATTER, add, x + y)
 LB_INTS(SCATTER, add, (uint64_t)x + (uint64_t)y)
@@ -34,7 +35,7 @@ LB_BOOLS(SCATTER, add, x | y)
 LB_FLOATS(SCATTER, mul, x *y)
 LB_INTS(SCATTER, mul, (uint64_t)x *(uint64_t)y)
 LB_BOOLS(SCATTER, mul, x &y)
-// NaN wins.
+// NaN is propagated.
 LB_FLOATS(SCATTER, min, x < y || isnan(x) ? x : y)
 LB_INTS(SCATTER, min, x < y ? x : y)
 LB_BOOLS(SCATTER, min, x &y)
@@ -46,12 +47,12 @@ LB_BOOLS(SCATTER, max, x | y)
 #define ROW(name) \
   { LB_NUMBERS(ENTRY, name) LB_BOOLS(ENTRY, name) }
 
-typedef struct reduction {
+typedef struct scatter_reduction {
   const char *name;
   scatter_fn *fns[LB_DTYPE_COUNT];
-} reduction;
+} scatter_reduction;
 
-static const reduction reductions[] = {
+static const scatter_reduction reductions[] = {
     {"add", ROW(add)}, {"mul", ROW(mul)}, {"min", ROW(min)}, {"max", ROW(max)}};
 
 static scatter_fn *put_of_size(size_t size) {
@@ -77,7 +78,7 @@ static lb_status find_scatter(const lb_reference_call *c, scatter_fn **out) {
                   "reduction '%s' is not none, add, mul, min or max", name);
 }
 
-// n runs of `len` elements each are all of the updates.
+// The updates are n runs of `len` elements each.
 static lb_status scatter(lb_reference_call *c, int64_t n, const int64_t *at,
                          int64_t len) {
   scatter_fn *fn;
@@ -99,35 +100,35 @@ static lb_status scatter(lb_reference_call *c, int64_t n, const int64_t *at,
   return LB_OK;
 }
 
-// Goes to the next element of `indices`; returns by how much that moves the
-// place in the data, which stays where it is along `axis`.
-static int64_t next_place(const lb_tensor *indices, int axis,
-                          const int64_t *steps, int64_t *place) {
+// Advances to the next element of `indices`; returns the change of the offset
+// into the data, to which `axis` does not contribute.
+static int64_t next_offset(const lb_tensor *indices, int axis,
+                           const int64_t *steps, int64_t *index_pos) {
   int64_t by = 0;
   for (int i = indices->rank - 1; i >= 0; i--) {
     int64_t step = i == axis ? 0 : steps[i];
-    if (++place[i] < indices->dims[i]) return by + step;
-    by -= step * (place[i] - 1);
-    place[i] = 0;
+    if (++index_pos[i] < indices->dims[i]) return by + step;
+    by -= step * (index_pos[i] - 1);
+    index_pos[i] = 0;
   }
   return by;
 }
 
-// Of every element that has an index, in scratch.
+// The offset of every element that has an index, in scratch.
 static lb_status element_offsets(lb_reference_call *c, const lb_tensor *x,
                                  const lb_tensor *indices, int axis,
                                  int64_t **out, int64_t *n) {
   const int64_t *ints;
   LB_TRY(lb_check_elements(x, indices, axis));
   LB_TRY(lb_reference_ints(c, 1, &ints, n));
-  LB_TRY(lb_reference_table(c, *n, out));
-  int64_t place[LB_MAX_RANK] = {0}, offset = 0, index = 0;
+  LB_TRY(lb_reference_ints_temp(c, *n, out));
+  int64_t index_pos[LB_MAX_RANK] = {0}, offset = 0, index = 0;
   int64_t steps[LB_MAX_RANK];
-  lb_byte_steps(x, steps);
+  lb_byte_strides(x, steps);
   for (int64_t k = 0; k < *n; k++) {
     LB_TRY(lb_reference_index(ints[k], axis, x->dims[axis], &index));
     (*out)[k] = offset + index * steps[axis];
-    offset += next_place(indices, axis, steps, place);
+    offset += next_offset(indices, axis, steps, index_pos);
   }
   return LB_OK;
 }
@@ -152,13 +153,13 @@ lb_status lb_reference_ScatterND(lb_reference_call *c) {
 
 // -- TensorScatter -----------------------------------------------------------
 
-// One batch: n elements of the update, from `begin` on, go to `at`.
+// Copies n elements of the update of one batch item, from `begin` on, to `at`.
 static void write_part(lb_reference_call *c, int64_t batch, int axis,
                        int64_t begin, int64_t at, int64_t n) {
-  lb_tensor from = lb_cut(&c->in[1], 0, batch, 1);
-  lb_tensor to = lb_cut(&c->out[0], 0, batch, 1);
-  from = lb_cut(&from, axis, begin, n);
-  to = lb_cut(&to, axis, at, n);
+  lb_tensor from = lb_narrow(&c->in[1], 0, batch, 1);
+  lb_tensor to = lb_narrow(&c->out[0], 0, batch, 1);
+  from = lb_narrow(&from, axis, begin, n);
+  to = lb_narrow(&to, axis, at, n);
   lb_move(c->pool, &from, &to);
 }
 
@@ -171,14 +172,16 @@ static lb_status check_update(const lb_reference_call *c, int axis) {
   for (int i = 0; i < y->rank; i++)
     if (i == axis ? update->dims[i] > y->dims[i]
                   : update->dims[i] != y->dims[i])
-      return lb_error(LB_INVALID, "axis %d: an update of %lld for %lld", i,
-                      (long long)update->dims[i], (long long)y->dims[i]);
+      return lb_error(
+          LB_INVALID,
+          "axis %d: an update of size %lld does not fit the cache's %lld", i,
+          (long long)update->dims[i], (long long)y->dims[i]);
   return LB_OK;
 }
 
-// Where batch i is written, in [0, size).
-static lb_status write_place(int64_t index, bool circular, int64_t len,
-                             int64_t size, int64_t *out) {
+// The position in [0, size) at which the update is written.
+static lb_status write_position(int64_t index, bool circular, int64_t len,
+                                int64_t size, int64_t *out) {
   if (circular && size > 0) {
     *out = index % size;
     if (*out < 0) *out += size;
@@ -186,7 +189,7 @@ static lb_status write_place(int64_t index, bool circular, int64_t len,
   }
   if (index < 0 || index > size - len)
     return lb_error(LB_INVALID,
-                    "write index %lld: an update of %lld leaves the cache of "
+                    "write index %lld: an update of %lld exceeds the cache of "
                     "%lld",
                     (long long)index, (long long)len, (long long)size);
   *out = index;
@@ -213,7 +216,7 @@ lb_status lb_reference_TensorScatter(lb_reference_call *c) {
   if (lb_tensor_count(&c->in[1]) == 0) return LB_OK;
   for (int64_t i = 0; i < y->dims[0]; i++) {
     int64_t at = 0;
-    LB_TRY(write_place(indices ? indices[i] : 0, circular, len, size, &at));
+    LB_TRY(write_position(indices ? indices[i] : 0, circular, len, size, &at));
     int64_t fits = len < size - at ? len : size - at;
     write_part(c, i, axis, 0, at, fits);
     write_part(c, i, axis, fits, 0, len - fits);

@@ -1,4 +1,5 @@
-// device/reference/scatter_test.c -- writing by index, against the definitions.
+// device/reference/scatter_test.c -- scatter operators against their
+// definitions.
 #include "device/reference/case_test.h"
 
 #include <math.h>
@@ -11,8 +12,8 @@ static int random_dims(test_case *t, int lo, int hi, int64_t *dims) {
   return rank;
 }
 
-// Dtypes of the reductions' test: small whole numbers are exact in all of them
-// as long as sums and products are few, which modulo 256 they are for int8.
+// Fills with small integers: they are exact in all dtypes as long as there are
+// few sums and products, and for int8 modulo 256.
 static void fill_small(test_case *t, const lb_tensor *dense) {
   for (int64_t i = 0; i < lb_tensor_count(dense); i++) {
     double v = (double)case_int(t, 0, 3);
@@ -37,7 +38,7 @@ static void put_number(const lb_tensor *x, const int64_t *index, double v) {
   assert_false(lb_failed(lb_reference_convert(&from, &to)));
 }
 
-// The oracle's step: one update into the expected output.
+// The oracle: applies one update to the expected output.
 static void reduce(const char *how, const lb_tensor *y, const int64_t *to,
                    const lb_tensor *updates, const int64_t *from) {
   double a = number_at(y, to), b = number_at(updates, from);
@@ -47,7 +48,7 @@ static void reduce(const char *how, const lb_tensor *y, const int64_t *to,
   if (how[1] == 'u') a = a * b;
   if (how[1] == 'i') a = a < b ? a : b;
   if (how[2] == 'x') a = a > b ? a : b;
-  // Integers wrap; 3^k grows beyond what double holds, but not here.
+  // Integers wrap; 3^k does not exceed the precision of double here.
   if (lb_dtype_size(y->dtype) == 1 && !is_bool) {
     a = fmod(a, 256);
     if (y->dtype == LB_I8 && a > 127) a -= 256;
@@ -59,7 +60,7 @@ static void check_equal(test_case *t, const lb_tensor *expected) {
   CASE_EACH(expected, i) CASE_SAME(t, expected, i, &t->out[0], i);
 }
 
-// Data, and the same again as what is expected.
+// Adds random data as input 0 and returns a copy as the expected output.
 static lb_tensor small_data(test_case *t, int rank, const int64_t *dims) {
   lb_tensor x = case_dense(t, case_dtype(t), rank, dims);
   fill_small(t, &x);
@@ -139,23 +140,23 @@ static void scatter_nd_one(test_case *t) {
 }
 
 static void tensor_scatter_one(test_case *t) {
-  int64_t dims[LB_MAX_RANK], udims[LB_MAX_RANK], places[64];
+  int64_t dims[LB_MAX_RANK], udims[LB_MAX_RANK], positions[64];
   int rank = random_dims(t, 2, 4, dims), axis = (int)case_int(t, 1, rank - 1);
   bool circular = case_int(t, 0, 1), given = case_int(t, 0, 3) > 0;
   if (dims[axis] == 0) dims[axis] = 1;
   memcpy(udims, dims, sizeof udims);
   udims[axis] = case_int(t, 0, dims[axis]);
   for (int64_t i = 0; i < dims[0]; i++)
-    places[i] = !given     ? 0
-                : circular ? case_int(t, 0, 3 * dims[axis])
-                           : case_int(t, 0, dims[axis] - udims[axis]);
+    positions[i] = !given     ? 0
+                   : circular ? case_int(t, 0, 3 * dims[axis])
+                              : case_int(t, 0, dims[axis] - udims[axis]);
   case_begin(t, LB_OP_TensorScatter);
   if (axis != rank - 2 || case_int(t, 0, 1))
     case_attr_int(t, "axis", case_int(t, 0, 1) ? axis : axis - rank);
   if (circular) case_attr_str(t, "mode", "circular");
   case_in(t, case_random(t, case_dtype(t), rank, dims));
   case_in(t, case_random(t, t->in[0].dtype, rank, udims));
-  if (given) case_in(t, case_ints(t, places, dims[0]));
+  if (given) case_in(t, case_ints(t, positions, dims[0]));
   t->out[0] = case_dense(t, t->in[0].dtype, rank, dims);
   CASE_CHECK(t, case_run(t, lb_reference_TensorScatter) == LB_CODE_OK);
   lb_tensor expected = case_dense(t, t->in[0].dtype, rank, dims);
@@ -163,7 +164,7 @@ static void tensor_scatter_one(test_case *t) {
   CASE_EACH(&t->in[1], i) {
     int64_t to[LB_MAX_RANK];
     memcpy(to, i, sizeof to);
-    to[axis] = (places[i[0]] + i[axis]) % dims[axis];
+    to[axis] = (positions[i[0]] + i[axis]) % dims[axis];
     memcpy(case_at(&expected, to), case_at(&t->in[1], i),
            lb_dtype_size(expected.dtype));
   }
@@ -172,14 +173,15 @@ static void tensor_scatter_one(test_case *t) {
 
 // -- fixed examples ----------------------------------------------------------
 
-static lb_code tensor_scatter(const char *mode, int64_t place, int64_t axis) {
+static lb_code tensor_scatter(const char *mode, int64_t position,
+                              int64_t axis) {
   test_case t = {.name = "tensor_scatter"};
   case_begin(&t, LB_OP_TensorScatter);
   case_attr_str(&t, "mode", mode);
   case_attr_int(&t, "axis", axis);
   case_in(&t, case_random(&t, LB_F32, 2, (int64_t[]){1, 4}));
   case_in(&t, case_random(&t, LB_F32, 2, (int64_t[]){1, 2}));
-  case_in(&t, case_i64(&t, 1, (int64_t[]){1}, &place));
+  case_in(&t, case_i64(&t, 1, (int64_t[]){1}, &position));
   t.out[0] = case_dense(&t, LB_F32, 2, (int64_t[]){1, 4});
   lb_code code = case_run(&t, lb_reference_TensorScatter);
   case_end(&t);
@@ -225,14 +227,14 @@ static void scatters_that_do_not_fit_are_refused(void **state) {
 
 CASE_TEST(scatter_elements_reduces_in_order, 600, scatter_elements_one)
 CASE_TEST(scatter_nd_reduces_slices_in_order, 600, scatter_nd_one)
-CASE_TEST(tensor_scatter_writes_each_batch_at_its_place, 400,
+CASE_TEST(tensor_scatter_writes_each_batch_item_at_its_index, 400,
           tensor_scatter_one)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(scatter_elements_reduces_in_order),
       cmocka_unit_test(scatter_nd_reduces_slices_in_order),
-      cmocka_unit_test(tensor_scatter_writes_each_batch_at_its_place),
+      cmocka_unit_test(tensor_scatter_writes_each_batch_item_at_its_index),
       cmocka_unit_test(writes_outside_a_linear_cache_are_refused),
       cmocka_unit_test(scatters_that_do_not_fit_are_refused),
   };

@@ -1,5 +1,4 @@
-// device/reference/search.c -- elements chosen by value: TopK, NonZero,
-// Compress.
+// device/reference/search.c -- TopK, NonZero, Compress.
 #include <string.h>
 
 #include "device/reference/iter.h"
@@ -8,20 +7,21 @@
 
 // -- TopK --------------------------------------------------------------------
 
-// A lane is what lies along the axis. Keys are such that the smallest are
-// wanted.
+// A lane is the set of elements along the axis. Keys are computed so that the
+// smallest are wanted.
 typedef struct topk_job {
   const lb_reference_call *c;
   int axis;
   bool largest;
-  int64_t steps[LB_MAX_RANK];  // of the input, in bytes
-  int64_t n, k;                // elements of a lane, and how many are wanted
-  int64_t inner;               // elements after the axis
-  uint64_t *keys;              // n per worker
-  int64_t *heaps;              // k per worker
+  int64_t steps[LB_MAX_RANK];  // strides of the input, in bytes
+  int64_t n, k;    // elements of a lane, and the number that is wanted
+  int64_t inner;   // elements after the axis
+  uint64_t *keys;  // n per worker
+  int64_t *heaps;  // k per worker
 } topk_job;
 
-// The first k of n in order; the heap keeps the last of those on top.
+// Selects the k smallest of n in order; the heap has the largest of them on
+// top.
 static void select_first(const uint64_t *keys, int64_t n, int64_t k,
                          int64_t *heap) {
   for (int64_t i = 0; i < k; i++) heap[i] = i;
@@ -31,11 +31,11 @@ static void select_first(const uint64_t *keys, int64_t n, int64_t k,
     heap[0] = i;
     lb_order_sink(keys, heap, k, 0);
   }
-  for (int64_t left = k - 1; left > 0; left--) {
+  for (int64_t n_left = k - 1; n_left > 0; n_left--) {
     int64_t last = heap[0];
-    heap[0] = heap[left];
-    heap[left] = last;
-    lb_order_sink(keys, heap, left, 0);
+    heap[0] = heap[n_left];
+    heap[n_left] = last;
+    lb_order_sink(keys, heap, n_left, 0);
   }
 }
 
@@ -105,7 +105,7 @@ lb_status lb_reference_TopK(lb_reference_call *c) {
   if (job.k == 0 || count == 0) return LB_OK;
   LB_TRY(lb_dims_count(x->rank - job.axis - 1, x->dims + job.axis + 1,
                        &job.inner));
-  lb_byte_steps(x, job.steps);
+  lb_byte_strides(x, job.steps);
   LB_TRY(topk_scratch(c, &job));
   lb_pool_for(c->pool, count / job.n, lb_grain(job.n), topk_lanes, &job);
   return LB_OK;
@@ -119,7 +119,7 @@ static int64_t count_ones(const lb_u8 *flags, int64_t n) {
   return ones;
 }
 
-// A scalar gives [0, n], as ONNX has it, not numpy's [1, n].
+// A scalar gives [0, n], as in ONNX, unlike numpy's [1, n].
 lb_status lb_reference_NonZero(lb_reference_call *c) {
   const lb_tensor *x = &c->in[0];
   lb_tensor flags;
@@ -131,10 +131,10 @@ lb_status lb_reference_NonZero(lb_reference_call *c) {
   lb_i64 *out = c->out[0].data;
   for (int64_t i = 0; i < count && at < n; i++) {
     if (!is[i]) continue;
-    int64_t rest = i;
+    int64_t rem = i;
     for (int axis = x->rank - 1; axis >= 0; axis--) {
-      out[axis * n + at] = rest % x->dims[axis];
-      rest /= x->dims[axis];
+      out[axis * n + at] = rem % x->dims[axis];
+      rem /= x->dims[axis];
     }
     at++;
   }
@@ -143,18 +143,20 @@ lb_status lb_reference_NonZero(lb_reference_call *c) {
 
 // -- Compress ----------------------------------------------------------------
 
-// Offsets of the chosen places along an axis of `dim` places, step apart.
-static lb_status chosen_places(lb_reference_call *c, int64_t dim, int64_t step,
-                               int64_t **out, int64_t *n) {
+// The offsets of the selected elements along an axis of `dim` elements, `step`
+// bytes apart.
+static lb_status selected_offsets(lb_reference_call *c, int64_t dim,
+                                  int64_t step, int64_t **out, int64_t *n) {
   const int64_t *condition;
   int64_t len;
   LB_TRY(lb_reference_ints(c, 1, &condition, &len));
-  LB_TRY(lb_reference_table(c, len, out));
+  LB_TRY(lb_reference_ints_temp(c, len, out));
   *n = 0;
   for (int64_t i = 0; i < len; i++) {
     if (!condition[i]) continue;
     if (i >= dim)
-      return lb_error(LB_INVALID, "condition %lld is true, but there are %lld",
+      return lb_error(LB_INVALID,
+                      "condition %lld is true, but the axis has %lld elements",
                       (long long)i, (long long)dim);
     (*out)[(*n)++] = i * step;
   }
@@ -166,11 +168,11 @@ static lb_status compress_flat(lb_reference_call *c) {
   int64_t *at, n;
   LB_TRY(lb_reference_dense(c, &c->in[0], c->in[0].dtype, &x));
   size_t size = lb_dtype_size(x.dtype);
-  LB_TRY(chosen_places(c, lb_tensor_count(&x), (int64_t)size, &at, &n));
+  LB_TRY(selected_offsets(c, lb_tensor_count(&x), (int64_t)size, &at, &n));
   LB_TRY(c->grow(c, 0, 1, &n));
-  lb_pick p = {0};
-  lb_pick_table(&p, n, at);
-  lb_pick_run(c->pool, &p, size, x.data, c->out[0].data);
+  lb_gather p = {0};
+  lb_gather_table(&p, n, at);
+  lb_gather_run(c->pool, &p, size, x.data, c->out[0].data);
   return LB_OK;
 }
 
@@ -180,15 +182,15 @@ lb_status lb_reference_Compress(lb_reference_call *c) {
   int axis;
   int64_t *at, n, steps[LB_MAX_RANK], dims[LB_MAX_RANK];
   LB_TRY(lb_reference_axis(c, lb_attr_int(c->node, "axis", 0), x->rank, &axis));
-  lb_byte_steps(x, steps);
-  LB_TRY(chosen_places(c, x->dims[axis], steps[axis], &at, &n));
+  lb_byte_strides(x, steps);
+  LB_TRY(selected_offsets(c, x->dims[axis], steps[axis], &at, &n));
   memcpy(dims, x->dims, sizeof dims);
   dims[axis] = n;
   LB_TRY(c->grow(c, 0, x->rank, dims));
-  lb_pick p = {0};
-  lb_pick_axes(&p, x, 0, axis);
-  lb_pick_table(&p, n, at);
-  lb_pick_axes(&p, x, axis + 1, x->rank);
-  lb_pick_run(c->pool, &p, lb_dtype_size(x->dtype), x->data, c->out[0].data);
+  lb_gather p = {0};
+  lb_gather_axes(&p, x, 0, axis);
+  lb_gather_table(&p, n, at);
+  lb_gather_axes(&p, x, axis + 1, x->rank);
+  lb_gather_run(c->pool, &p, lb_dtype_size(x->dtype), x->data, c->out[0].data);
   return LB_OK;
 }

@@ -1,4 +1,5 @@
-// device/reference/search_test.c -- choosing by value, against naive searches.
+// device/reference/search_test.c -- TopK, NonZero, Compress, Unique and
+// NonMaxSuppression against naive searches.
 #include "device/reference/case_test.h"
 
 #include <math.h>
@@ -17,13 +18,14 @@ static double number_at(const lb_tensor *x, const int64_t *index) {
   return v;
 }
 
-// Few different values, so that there are ties; floats get -0, infinities and
-// NaN among them.
+// Random data with few distinct values, so that there are ties; floats include
+// -0, infinities and NaN.
 static lb_tensor random_ties(test_case *t, int rank, const int64_t *dims) {
   static const double odd[] = {NAN, INFINITY, -INFINITY, -0.0, 0.0, 1e-7};
   lb_tensor x = case_dense(t, case_dtype(t), rank, dims);
   for (int64_t i = 0; i < lb_tensor_count(&x); i++) {
-    // The oracles compare doubles, to which the largest uint64 are all one.
+    // The oracles compare doubles, in which the largest uint64 values are
+    // equal.
     double v = (double)case_int(t, x.dtype == LB_U64 ? 0 : -4, 4);
     if (lb_dtype_is_float(x.dtype) && case_int(t, 0, 3) == 0)
       v = odd[case_int(t, 0, 5)];
@@ -34,7 +36,7 @@ static lb_tensor random_ties(test_case *t, int rank, const int64_t *dims) {
   return case_scatter(t, &x);
 }
 
-// -1, 0, 1; NaN is one value above all others.
+// Returns -1, 0 or 1; NaN is one value above all others.
 static int compare(double a, double b) {
   if (isnan(a) || isnan(b)) return isnan(a) - isnan(b);
   return (a > b) - (a < b);
@@ -42,9 +44,10 @@ static int compare(double a, double b) {
 
 // -- TopK --------------------------------------------------------------------
 
-// How many of the lane through `index` come before its place `at`.
-static int64_t place_of(const lb_tensor *x, const int64_t *index, int axis,
-                        int64_t at, bool largest) {
+// The number of elements of the lane through `index` that come before element
+// `at`.
+static int64_t rank_of(const lb_tensor *x, const int64_t *index, int axis,
+                       int64_t at, bool largest) {
   int64_t i[LB_MAX_RANK], before = 0;
   memcpy(i, index, sizeof i);
   i[axis] = at;
@@ -76,7 +79,7 @@ static void topk_one(test_case *t) {
   CASE_EACH(&t->out[1], i) {
     int64_t from[LB_MAX_RANK], at = case_int_at(&t->out[1], i);
     CASE_CHECK(t, at >= 0 && at < dims[axis]);
-    CASE_CHECK(t, place_of(&t->in[0], i, axis, at, largest) == i[axis]);
+    CASE_CHECK(t, rank_of(&t->in[0], i, axis, at, largest) == i[axis]);
     memcpy(from, i, sizeof from);
     from[axis] = at;
     CASE_SAME(t, &t->out[0], i, &t->in[0], from);
@@ -160,7 +163,7 @@ static void conditions_beyond_the_axis_are_refused(void **state) {
 
 // -- Unique ------------------------------------------------------------------
 
-// Compares slices a and b of x, in row-major order of what is in them.
+// Compares slices a and b of x lexicographically, in row-major order.
 static int compare_slices(const lb_tensor *x, int axis, int64_t a, int64_t b) {
   lb_tensor slice = *x;
   slice.dims[axis] = 1;
@@ -203,7 +206,7 @@ static void check_unique(test_case *t, const lb_tensor *x, int axis,
     int64_t same = 0;
     for (int64_t k = 0; k < items; k++) same += out_int(t, 2, k) == g;
     CASE_CHECK(t, same == out_int(t, 3, g));
-    // Equal slices have one group.
+    // Equal slices are in the same group.
     for (int64_t k = 0; k < i; k++)
       CASE_CHECK(
           t, (out_int(t, 2, k) == g) == (compare_slices(x, axis, k, i) == 0));
@@ -242,7 +245,7 @@ static void unique_one(test_case *t) {
   check_unique(t, &x, axis, sorted);
 }
 
-static void unwanted_outputs_of_unique_stay_away(void **state) {
+static void unwanted_outputs_of_unique_are_not_written(void **state) {
   (void)state;
   test_case t = {.name = "unique"};
   int64_t v[] = {2, 1, 1, 3, 4, 3};
@@ -262,10 +265,10 @@ static void unwanted_outputs_of_unique_stay_away(void **state) {
 // -- NonMaxSuppression -------------------------------------------------------
 
 static lb_tensor random_floats(test_case *t, int rank, const int64_t *dims,
-                               int64_t most) {
+                               int64_t max_value) {
   lb_tensor x = case_dense(t, LB_F32, rank, dims);
   for (int64_t i = 0; i < lb_tensor_count(&x); i++)
-    ((float *)x.data)[i] = (float)case_int(t, 0, most);
+    ((float *)x.data)[i] = (float)case_int(t, 0, max_value);
   return case_scatter(t, &x);
 }
 
@@ -275,7 +278,7 @@ static lb_tensor scalar(test_case *t, float v) {
   return x;
 }
 
-// Boxes have whole corners, so their areas are found by counting cells.
+// Boxes have integer corners, so their areas are computed by counting cells.
 static double overlap(const lb_tensor *boxes, int64_t batch, int64_t a,
                       int64_t b, bool center) {
   bool in[2][32][32] = {{{false}}};
@@ -289,7 +292,7 @@ static double overlap(const lb_tensor *boxes, int64_t batch, int64_t a,
     double x1 = center ? v[0] + v[2] / 2 : fmax(v[1], v[3]);
     double y0 = center ? v[1] - v[3] / 2 : fmin(v[0], v[2]);
     double y1 = center ? v[1] + v[3] / 2 : fmax(v[0], v[2]);
-    // Cells of half a unit, from -4 on: centers reach from -3 to 9.
+    // Cells of half a unit, starting at -4: centres range from -3 to 9.
     for (int y = 0; y < 32; y++)
       for (int x = 0; x < 32; x++)
         in[k][y][x] = x / 2. - 4 >= x0 && x / 2. - 4 < x1 && y / 2. - 4 >= y0 &&
@@ -305,34 +308,34 @@ static double overlap(const lb_tensor *boxes, int64_t batch, int64_t a,
 }
 
 typedef struct nms_case {
-  int64_t batches, classes, boxes, most;
+  int64_t batches, classes, boxes, max_value;
   bool center, scored;
   double threshold, score;
 } nms_case;
 
-// Selects from one class by repeated search for the best; checks the rows of
-// the output from `row` on and returns the row after them.
+// Selects from one class by repeatedly searching for the best box; checks the
+// rows of the output from `row` on and returns the row after them.
 static int64_t check_class(test_case *t, const nms_case *s, int64_t batch,
                            int64_t class, int64_t row) {
-  bool gone[40] = {false};
+  bool taken[40] = {false};
   int64_t begin = row;
   for (int64_t round = 0; round < s->boxes; round++) {
     int64_t best = -1;
     double best_score = 0;
     for (int64_t i = 0; i < s->boxes; i++) {
       double score = number_at(&t->in[1], (int64_t[]){batch, class, i});
-      if (gone[i] || (s->scored && !(score > s->score))) continue;
+      if (taken[i] || (s->scored && !(score > s->score))) continue;
       if (best < 0 || score > best_score) best = i, best_score = score;
     }
-    if (best < 0 || row - begin == s->most) break;
-    gone[best] = true;
-    bool keep = true;
+    if (best < 0 || row - begin == s->max_value) break;
+    taken[best] = true;
+    bool kept_box = true;
     for (int64_t k = begin; k < row; k++) {
       int64_t other = case_int_at(&t->out[0], (int64_t[]){k, 2});
       if (overlap(&t->in[0], batch, best, other, s->center) > s->threshold)
-        keep = false;
+        kept_box = false;
     }
-    if (!keep) continue;
+    if (!kept_box) continue;
     CASE_CHECK(t, row < t->out[0].dims[0]);
     CASE_CHECK(t, case_int_at(&t->out[0], (int64_t[]){row, 0}) == batch);
     CASE_CHECK(t, case_int_at(&t->out[0], (int64_t[]){row, 1}) == class);
@@ -346,7 +349,7 @@ static void nms_one(test_case *t) {
   nms_case s = {.batches = case_int(t, 0, 3),
                 .classes = case_int(t, 0, 3),
                 .boxes = case_dim(t),
-                .most = case_int(t, 0, 5) ? case_int(t, 1, 12) : INT64_MAX,
+                .max_value = case_int(t, 0, 5) ? case_int(t, 1, 12) : INT64_MAX,
                 .center = case_int(t, 0, 1),
                 .scored = case_int(t, 0, 1),
                 .threshold = (double)case_int(t, 0, 4) / 4,
@@ -356,7 +359,7 @@ static void nms_one(test_case *t) {
   case_in(t, random_floats(t, 3, (int64_t[]){s.batches, s.boxes, 4}, 6));
   case_in(t,
           random_floats(t, 3, (int64_t[]){s.batches, s.classes, s.boxes}, 9));
-  case_in(t, case_ints(t, &s.most, 1));
+  case_in(t, case_ints(t, &s.max_value, 1));
   case_in(t, scalar(t, (float)s.threshold));
   if (s.scored) case_in(t, scalar(t, (float)s.score));
   t->out[0].dtype = LB_I64;
@@ -381,8 +384,8 @@ static void no_boxes_are_selected_by_default(void **state) {
 }
 
 CASE_TEST(topk_is_the_start_of_a_stable_sort, 400, topk_one)
-CASE_TEST(nonzero_lists_places_in_order, 300, nonzero_one)
-CASE_TEST(compress_keeps_what_is_true, 400, compress_one)
+CASE_TEST(nonzero_lists_indices_in_order, 300, nonzero_one)
+CASE_TEST(compress_keeps_elements_whose_condition_is_true, 400, compress_one)
 CASE_TEST(unique_groups_equal_items, 500, unique_one)
 CASE_TEST(suppression_keeps_the_best_of_overlapping_boxes, 300, nms_one)
 
@@ -390,11 +393,11 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(topk_is_the_start_of_a_stable_sort),
       cmocka_unit_test(k_beyond_the_axis_is_refused),
-      cmocka_unit_test(nonzero_lists_places_in_order),
-      cmocka_unit_test(compress_keeps_what_is_true),
+      cmocka_unit_test(nonzero_lists_indices_in_order),
+      cmocka_unit_test(compress_keeps_elements_whose_condition_is_true),
       cmocka_unit_test(conditions_beyond_the_axis_are_refused),
       cmocka_unit_test(unique_groups_equal_items),
-      cmocka_unit_test(unwanted_outputs_of_unique_stay_away),
+      cmocka_unit_test(unwanted_outputs_of_unique_are_not_written),
       cmocka_unit_test(suppression_keeps_the_best_of_overlapping_boxes),
       cmocka_unit_test(no_boxes_are_selected_by_default),
   };

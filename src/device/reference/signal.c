@@ -1,8 +1,8 @@
 // device/reference/signal.c -- DFT, STFT, windows, MelWeightMatrix.
 //
-// Transforms are computed in double. A length whose prime factors are small is
-// split by them; any other goes through a convolution of a power of two
-// (Bluestein), so that no length takes quadratic time.
+// Transforms are computed in double. A length whose prime factors are small
+// uses a mixed-radix FFT; any other length uses a convolution whose size is a
+// power of two (Bluestein), so that no length takes quadratic time.
 #include <complex.h>
 #include <math.h>
 #include <string.h>
@@ -21,11 +21,11 @@ static const double PI = 3.14159265358979323846;
 
 typedef struct fft {
   int64_t n;     // length
-  int64_t size;  // of the split transform: n, or a power of two
+  int64_t size;  // of the mixed-radix transform: n, or a power of two
   cplx *roots;   // [size]: exp(-2 pi i k / size)
   cplx *chirp;   // [n]: exp(-pi i k^2 / n), or NULL
   cplx *filter;  // [size]: transform of the inverse chirp
-  cplx *a, *b;   // [size]: room
+  cplx *a, *b;   // [size]: scratch
 } fft;
 
 static int64_t smallest_factor(int64_t n) {
@@ -34,7 +34,7 @@ static int64_t smallest_factor(int64_t n) {
   return n;
 }
 
-static bool splits(int64_t n) {
+static bool has_small_factors(int64_t n) {
   while (n > 1) {
     int64_t p = smallest_factor(n);
     if (p > MAX_RADIX) return false;
@@ -43,15 +43,15 @@ static bool splits(int64_t n) {
   return true;
 }
 
-// a * b, without the care that C takes of infinite factors.
+// a * b, without C's special handling of infinities.
 static cplx times(cplx a, cplx b) {
   return creal(a) * creal(b) - cimag(a) * cimag(b) +
          I * (creal(a) * cimag(b) + cimag(a) * creal(b));
 }
 
-// The last step of split for halves, most of what there is to do: the other
-// root of two is -1.
-static void join_halves(const fft *f, int64_t m, int64_t step, cplx *out) {
+// The radix-2 butterfly, which does most of the work: the other square root of
+// one is -1.
+static void butterfly_2(const fft *f, int64_t m, int64_t step, cplx *out) {
   for (int64_t k = 0; k < m; k++) {
     cplx a = out[k], b = times(out[m + k], f->roots[k * step]);
     out[k] = a + b;
@@ -59,18 +59,18 @@ static void join_halves(const fft *f, int64_t m, int64_t step, cplx *out) {
   }
 }
 
-// out[k] = sum over j of in[j * stride] * root^(jk), for n dividing size.
-static void split(const fft *f, int64_t n, const cplx *in, int64_t stride,
-                  cplx *out) {
+// out[k] = sum over j of in[j * stride] * root^(jk); n divides f->size.
+static void mixed_radix(const fft *f, int64_t n, const cplx *in, int64_t stride,
+                        cplx *out) {
   if (n == 1) {
     out[0] = in[0];
     return;
   }
   int64_t p = smallest_factor(n), m = n / p, step = f->size / n;
   for (int64_t r = 0; r < p; r++)
-    split(f, m, in + r * stride, stride * p, out + r * m);
+    mixed_radix(f, m, in + r * stride, stride * p, out + r * m);
   if (p == 2) {
-    join_halves(f, m, step, out);
+    butterfly_2(f, m, step, out);
     return;
   }
   for (int64_t k = 0; k < m; k++) {
@@ -86,15 +86,16 @@ static void split(const fft *f, int64_t n, const cplx *in, int64_t stride,
   }
 }
 
-static cplx turn(double part) {
+static cplx root_of_unity(double part) {
   return cos(2 * PI * part) - I * sin(2 * PI * part);
 }
 
 static lb_status fft_init(lb_reference_call *c, int64_t n, fft *f) {
   if (n < 1 || n > (int64_t)1 << 40)
-    return lb_error(LB_INVALID, "a transform of length %lld", (long long)n);
+    return lb_error(LB_INVALID, "a transform of length %lld is not supported",
+                    (long long)n);
   *f = (fft){.n = n, .size = n};
-  bool direct = splits(n);
+  bool direct = has_small_factors(n);
   if (!direct)
     for (f->size = 1; f->size < 2 * n - 1;) f->size *= 2;
   size_t size = (size_t)f->size;
@@ -103,38 +104,38 @@ static lb_status fft_init(lb_reference_call *c, int64_t n, fft *f) {
   f->b = lb_arena_new(c->scratch, cplx, size);
   if (!f->roots || !f->a || !f->b) return lb_oom();
   for (int64_t k = 0; k < f->size; k++)
-    f->roots[k] = turn((double)k / (double)f->size);
+    f->roots[k] = root_of_unity((double)k / (double)f->size);
   if (direct) return LB_OK;
   f->chirp = lb_arena_new(c->scratch, cplx, (size_t)n);
   f->filter = lb_arena_new(c->scratch, cplx, size);
   if (!f->chirp || !f->filter) return lb_oom();
   for (int64_t k = 0, square = 0; k < n; k++) {
-    f->chirp[k] = turn((double)square / (double)(2 * n));
+    f->chirp[k] = root_of_unity((double)square / (double)(2 * n));
     square = (square + 2 * k + 1) % (2 * n);  // (k + 1)^2
   }
   for (int64_t k = 0; k < n; k++) {
     f->a[k] = conj(f->chirp[k]);
     if (k > 0) f->a[f->size - k] = f->a[k];
   }
-  split(f, f->size, f->a, 1, f->filter);
+  mixed_radix(f, f->size, f->a, 1, f->filter);
   return LB_OK;
 }
 
-// Transforms x of length n in place. The inverse is without the factor 1/n.
+// Transforms x of length n in place. The inverse omits the factor 1/n.
 static void fft_run(const fft *f, cplx *x, bool inverse) {
   int64_t n = f->n;
   if (inverse)
     for (int64_t k = 0; k < n; k++) x[k] = conj(x[k]);
   if (!f->chirp) {
-    split(f, n, x, 1, f->b);
+    mixed_radix(f, n, x, 1, f->b);
     memcpy(x, f->b, (size_t)n * sizeof *x);
   } else {
     memset(f->a, 0, (size_t)f->size * sizeof *f->a);
     for (int64_t k = 0; k < n; k++) f->a[k] = x[k] * f->chirp[k];
-    split(f, f->size, f->a, 1, f->b);
+    mixed_radix(f, f->size, f->a, 1, f->b);
     for (int64_t k = 0; k < f->size; k++)
       f->a[k] = conj(f->b[k] * f->filter[k]);
-    split(f, f->size, f->a, 1, f->b);
+    mixed_radix(f, f->size, f->a, 1, f->b);
     for (int64_t k = 0; k < n; k++)
       x[k] = conj(f->b[k]) / (double)f->size * f->chirp[k];
   }
@@ -144,7 +145,8 @@ static void fft_run(const fft *f, cplx *x, bool inverse) {
 
 // -- DFT ---------------------------------------------------------------------
 
-// One line along the axis: elements `stride` apart, `parts` numbers each.
+// One line along the axis: elements `stride` apart, `parts` numbers each (real,
+// or real and imaginary).
 typedef struct line {
   lb_f64 *data;
   int64_t n, stride;
@@ -166,7 +168,7 @@ static void write_line(const line *l, double scale, const cplx *x) {
   }
 }
 
-// The whole spectrum of a real signal from its first half.
+// Completes the spectrum of a real signal from its first half.
 static void mirror(cplx *x, int64_t n) {
   x[0] = creal(x[0]);
   if (n % 2 == 0) x[n / 2] = creal(x[n / 2]);
@@ -208,12 +210,12 @@ lb_status lb_reference_DFT(lb_reference_call *c) {
   LB_TRY(fft_init(c, n, &f));
   LB_TRY(lb_reference_dense(c, in, LB_F64, &x));
   LB_TRY(lb_work_out(c, 0, LB_F64, &y));
-  if (!x.data) {  // no elements: all padding
+  if (!x.data) {  // no elements: the signal is all padding
     memset(y.data, 0, lb_tensor_bytes(&y));
     return lb_work_done(c, 0, &y);
   }
-  cplx *room = lb_arena_new(c->scratch, cplx, (size_t)n);
-  if (!room) return lb_oom();
+  cplx *buffer = lb_arena_new(c->scratch, cplx, (size_t)n);
+  if (!buffer) return lb_oom();
   line from = {x.data, in->dims[axis], x.strides[axis], (int)in->dims[last]};
   line to = {y.data, out->dims[axis], y.strides[axis], (int)out->dims[last]};
   int64_t inner = lb_reference_product(last - axis - 1, in->dims + axis + 1);
@@ -223,10 +225,10 @@ lb_status lb_reference_DFT(lb_reference_call *c) {
                 i % inner * from.parts;
     to.data = (lb_f64 *)y.data + i / inner * inner * to.n * to.parts +
               i % inner * to.parts;
-    read_line(&from, n, room);
-    if (mirrored) mirror(room, n);
-    fft_run(&f, room, inverse);
-    write_line(&to, inverse ? 1 / (double)n : 1, room);
+    read_line(&from, n, buffer);
+    if (mirrored) mirror(buffer, n);
+    fft_run(&f, buffer, inverse);
+    write_line(&to, inverse ? 1 / (double)n : 1, buffer);
   }
   return lb_work_done(c, 0, &y);
 }
@@ -261,7 +263,8 @@ static lb_status stft_init(lb_reference_call *c, stft *s, lb_tensor *window) {
   }
   if (length && n_length > 0) {
     if (s->window && length[0] != s->length)
-      return lb_error(LB_INVALID, "a window of %lld for frames of %lld",
+      return lb_error(LB_INVALID,
+                      "the window has %lld elements, but frames have %lld",
                       (long long)s->length, (long long)length[0]);
     s->length = length[0];
   }
@@ -270,11 +273,12 @@ static lb_status stft_init(lb_reference_call *c, stft *s, lb_tensor *window) {
       __builtin_mul_overflow(s->frames - 1, s->step, &end) ||
       __builtin_add_overflow(end, s->length, &end) ||
       (s->frames > 0 && end > x->dims[1]))
-    return lb_error(LB_INVALID,
-                    "%lld frames of %lld, %lld apart, do not fit a signal of "
-                    "%lld",
-                    (long long)s->frames, (long long)s->length,
-                    (long long)s->step, (long long)x->dims[1]);
+    return lb_error(
+        LB_INVALID,
+        "%lld frames of length %lld, %lld apart, do not fit a signal "
+        "of length %lld",
+        (long long)s->frames, (long long)s->length, (long long)s->step,
+        (long long)x->dims[1]);
   return LB_OK;
 }
 
@@ -289,25 +293,25 @@ lb_status lb_reference_STFT(lb_reference_call *c) {
   LB_TRY(fft_init(c, s.length, &f));
   LB_TRY(lb_reference_dense(c, &c->in[0], LB_F64, &x));
   LB_TRY(lb_work_out(c, 0, LB_F64, &y));
-  cplx *room = lb_arena_new(c->scratch, cplx, (size_t)s.length);
-  if (!room) return lb_oom();
+  cplx *buffer = lb_arena_new(c->scratch, cplx, (size_t)s.length);
+  if (!buffer) return lb_oom();
   int64_t signal = x.dims[1] * s.parts;
   for (int64_t i = 0; i < x.dims[0] * s.frames; i++) {
     line from = {(lb_f64 *)x.data + i / s.frames * signal +
                      i % s.frames * s.step * s.parts,
                  s.length, s.parts, (int)s.parts};
     line to = {(lb_f64 *)y.data + i * s.bins * 2, s.bins, 2, 2};
-    read_line(&from, s.length, room);
-    for (int64_t k = 0; s.window && k < s.length; k++) room[k] *= s.window[k];
-    fft_run(&f, room, false);
-    write_line(&to, 1, room);
+    read_line(&from, s.length, buffer);
+    for (int64_t k = 0; s.window && k < s.length; k++) buffer[k] *= s.window[k];
+    fft_run(&f, buffer, false);
+    write_line(&to, 1, buffer);
   }
   return lb_work_done(c, 0, &y);
 }
 
 // -- windows -----------------------------------------------------------------
 
-// a - b cos(x) + d cos(2x), x from 0 to 2 pi.
+// a - b cos(x) + d cos(2x), for x from 0 to 2 pi.
 static lb_status cosines(lb_reference_call *c, double a, double b, double d) {
   lb_tensor y;
   LB_TRY(lb_work_out(c, 0, LB_F64, &y));
@@ -316,7 +320,7 @@ static lb_status cosines(lb_reference_call *c, double a, double b, double d) {
   double length = (double)(periodic ? n : n - 1);
   for (int64_t i = 0; i < n; i++) {
     double x = length > 0 ? 2 * PI * (double)i / length : PI;
-    // In this order the middle of a Blackman window is exactly 1.
+    // In this order of operations the middle of a Blackman window is exactly 1.
     ((lb_f64 *)y.data)[i] = a + d * cos(2 * x) - b * cos(x);
   }
   return lb_work_done(c, 0, &y);
@@ -368,7 +372,8 @@ lb_status lb_reference_MelWeightMatrix(lb_reference_call *c) {
     double hertz = to_hertz(from + (double)i * step);
     double bin = floor((length + 1) * hertz / rate);
     if (!(bin >= 0 && bin < (double)bins))
-      return lb_error(LB_INVALID, "an edge of %g hertz lies in bin %g of %lld",
+      return lb_error(LB_INVALID,
+                      "an edge of %g Hz is in bin %g, but there are %lld bins",
                       hertz, bin, (long long)bins);
     edges[0] = edges[1], edges[1] = edges[2], edges[2] = (int64_t)bin;
     if (i >= 2)

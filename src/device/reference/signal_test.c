@@ -2,16 +2,17 @@
 // them.
 #include "device/reference/number_test.h"
 
-static const double TURN = 6.283185307179586;
+static const double TWO_PI = 6.283185307179586;
 
-// Part `part` of bin k over a line of n numbers of x, padded to `length`.
+// The real (0) or imaginary (1) part of bin k over a line of x, padded to
+// `length`.
 static double bin(const lb_tensor *x, int64_t b, int64_t inner, int64_t k,
                   int64_t length, bool inverse, int part) {
   double sum = 0;
   for (int64_t j = 0; j < length && j < x->dims[1]; j++) {
     double re = number_at(x, (int64_t[]){b, j, inner, 0});
     double im = x->dims[3] == 2 ? number_at(x, (int64_t[]){b, j, inner, 1}) : 0;
-    double a = TURN * (double)(j * k % length) / (double)length;
+    double a = TWO_PI * (double)(j * k % length) / (double)length;
     double c = cos(a), s = inverse ? sin(a) : -sin(a);
     sum += part == 0 ? re * c - im * s : re * s + im * c;
   }
@@ -84,7 +85,7 @@ static void stft_windows_each_frame(void **state) {
   }
 }
 
-static void windows_of_integers_reach_one(void **state) {
+static void integer_windows_reach_one(void **state) {
   (void)state;
   lb_op ops[] = {LB_OP_BlackmanWindow, LB_OP_HammingWindow, LB_OP_HannWindow};
   lb_reference_fn *fns[] = {lb_reference_BlackmanWindow,
@@ -122,7 +123,7 @@ int main(void) {
       cmocka_unit_test(dft_of_any_length_is_the_sum),
       cmocka_unit_test(one_sided_inverse_gives_the_signal_back),
       cmocka_unit_test(stft_windows_each_frame),
-      cmocka_unit_test(windows_of_integers_reach_one),
+      cmocka_unit_test(integer_windows_reach_one),
       cmocka_unit_test(hostile_lengths_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

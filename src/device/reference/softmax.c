@@ -4,7 +4,7 @@
 #include "device/reference/elem.h"
 #include "device/reference/lines.h"
 
-// exp(x - top) does not overflow, top being the largest.
+// exp(x - top) does not overflow, because top is the maximum.
 #define LINE(id, S, TT, load, store, Name, ...)                          \
   static void Name##_##id(const void *user, int64_t n, const void *from, \
                           void *to) {                                    \
@@ -26,7 +26,7 @@ LB_WIDE_FLOATS(LINE, log_softmax, LB_LINE_SUM(sum, n, exp(x[i] - top));
                const T less = log(sum);
                for (int64_t i = 0; i < n; i++) y[i] = x[i] - top - less;)
 
-// Of equals the first.
+// The first of equal maxima wins.
 LB_WIDE_FLOATS(LINE, hardmax, (void)top;
                for (int64_t i = 0; i < n; i++) y[i] = i == at;)
 

@@ -1,9 +1,10 @@
-// device/reference/softmax_test.c -- softmax and its kin, along any axis.
+// device/reference/softmax_test.c -- Softmax, LogSoftmax and Hardmax along any
+// axis.
 #include "device/reference/formula_test.h"
 
-// Whether a and b lie on the same line.
-static bool together(const lb_tensor *x, const int64_t *a, const int64_t *b,
-                     int axis, bool flatten) {
+// Returns whether a and b are on the same line.
+static bool same_line(const lb_tensor *x, const int64_t *a, const int64_t *b,
+                      int axis, bool flatten) {
   for (int i = 0; i < x->rank; i++) {
     bool along = flatten ? i >= axis : i == axis;
     if (!along && a[i] != b[i]) return false;
@@ -30,7 +31,7 @@ static void softmax_one(test_case *t) {
     double x = number(&t->in[0], o), sum = 0, top = -INFINITY;
     bool first = true, before = true;
     CASE_EACH(&t->in[0], i) {
-      if (!together(&t->in[0], o, i, axis, flatten)) continue;
+      if (!same_line(&t->in[0], o, i, axis, flatten)) continue;
       double v = number(&t->in[0], i);
       sum += exp(v);
       if (v > top) top = v;
@@ -62,13 +63,13 @@ static void large_scores_do_not_overflow(void **state) {
         LIST(0, -1000, -1000));
 }
 
-static void masked_scores_get_nothing(void **state) {
+static void masked_scores_get_probability_zero(void **state) {
   (void)state;
   check(LB_OP_Softmax, lb_reference_Softmax, LIST(-INFINITY, 2, -INFINITY),
         LIST(0, 1, 0));
 }
 
-static void nan_spreads_over_its_line(void **state) {
+static void nan_propagates_over_its_line(void **state) {
   (void)state;
   for (int at = 0; at < 3; at++) {
     double x[] = {1, 2, 3};
@@ -77,7 +78,7 @@ static void nan_spreads_over_its_line(void **state) {
   }
 }
 
-static void hardmax_marks_the_first_of_equals(void **state) {
+static void hardmax_selects_the_first_of_equals(void **state) {
   (void)state;
   check(LB_OP_Hardmax, lb_reference_Hardmax, LIST(1, 3, 3), LIST(0, 1, 0));
 }
@@ -100,9 +101,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(lines_along_any_axis_match_the_formula),
       cmocka_unit_test(large_scores_do_not_overflow),
-      cmocka_unit_test(masked_scores_get_nothing),
-      cmocka_unit_test(nan_spreads_over_its_line),
-      cmocka_unit_test(hardmax_marks_the_first_of_equals),
+      cmocka_unit_test(masked_scores_get_probability_zero),
+      cmocka_unit_test(nan_propagates_over_its_line),
+      cmocka_unit_test(hardmax_selects_the_first_of_equals),
       cmocka_unit_test(integers_and_bad_axes_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

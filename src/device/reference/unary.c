@@ -1,8 +1,8 @@
 // device/reference/unary.c -- elementwise operators of one tensor.
 //
 // An operator is one line: name, dtypes, attributes, and an expression of x
-// with the attributes a and b, written once for all its dtypes (tgmath picks
-// expf or exp). NaN goes through every comparison unchanged.
+// with the attributes a and b, written once for all its dtypes (tgmath selects
+// expf or exp). NaN passes through every comparison unchanged.
 #include <float.h>
 #include <string.h>
 #include <tgmath.h>
@@ -63,7 +63,7 @@ static lb_status run_on(lb_reference_call *c, lb_row_fn *const *rows,
                         const lb_tensor *from, const lb_tensor *to, args a) {
   lb_row_fn *row = rows[from->dtype];
   if (!row) return lb_reference_bad_dtype(c, from->dtype);
-  lb_each(c->pool, 2, (const lb_tensor *[]){to, from}, row, &a);
+  lb_iter_all(c->pool, 2, (const lb_tensor *[]){to, from}, row, &a);
   return LB_OK;
 }
 
@@ -87,7 +87,7 @@ FLOAT_OP(Exp, NONE, exp(x))
 FLOAT_OP(Floor, NONE, floor(x))
 FLOAT_OP(Log, NONE, log(x))
 FLOAT_OP(Reciprocal, NONE, 1 / x)
-FLOAT_OP(Round, NONE, rint(x))  // halves to even
+FLOAT_OP(Round, NONE, rint(x))  // half to even
 FLOAT_OP(Sin, NONE, sin(x))
 FLOAT_OP(Sinh, NONE, sinh(x))
 FLOAT_OP(Sqrt, NONE, sqrt(x))
@@ -140,10 +140,10 @@ FLOAT_OP(Sigmoid, NONE, SIGMOID(x))
 FLOAT_OP(Softplus, NONE, SOFTPLUS(x))
 FLOAT_OP(Softsign, NONE, x / (1 + fabs(x)))
 FLOAT_OP(Swish, ALPHA(1), x *SIGMOID(a *x))
-// Not NaN's way on: what is not past the threshold is 0, as ONNX has it.
+// NaN gives 0, as every value that is not above the threshold does in ONNX.
 FLOAT_OP(ThresholdedRelu, ALPHA(1), x > a ? x : 0)
 
-// erfc: no cancellation for negative x.
+// erfc avoids cancellation for negative x.
 LB_FLOATS(ROW, GeluErf, 0.5f * x * erfc(x * (T)-0.70710678118654752440))
 LB_FLOATS(ROW, GeluTanh,
           0.5f * x *
@@ -157,7 +157,7 @@ lb_status lb_reference_Gelu(lb_reference_call *c) {
   return run(c, tanh_form ? fast : exact, (args)NONE);
 }
 
-// Integers take the way through double: bias and lambd are no integers.
+// Integers are computed in double, because bias and lambd are floats.
 LB_FLOATS(ROW, Shrink, x<-b ? x + a : x> b ? x - a : 0)
 lb_status lb_reference_Shrink(lb_reference_call *c) {
   static lb_row_fn *const rows[LB_DTYPE_COUNT] = {LB_FLOATS(ENTRY, Shrink, )};
@@ -199,7 +199,7 @@ typedef struct clip_args {
   const void *lo, *hi;  // one element each, or NULL
 } clip_args;
 
-// Where lo > hi, all becomes hi.
+// If lo > hi, every element becomes hi.
 #define CLIP(id, S, T, load, store, ...)                                   \
   static inline void clip_##id##_at(const void *user, int64_t n,           \
                                     char *const *p, const int64_t *step) { \
@@ -219,11 +219,11 @@ typedef struct clip_args {
   LB_DENSE_ROW(clip_##id, sizeof(S), sizeof(S))
 LB_NUMBERS(CLIP, )
 
-// A bound that is left out is the last finite number: it holds back infinity.
-static const void *no_bound(lb_dtype dtype, bool upper) {
+// An absent limit is the largest finite number, so that infinities are clamped.
+static const void *default_clip_limit(lb_dtype dtype, bool upper) {
   static const lb_f32 f32[] = {-FLT_MAX, FLT_MAX};
   static const lb_f64 f64[] = {-DBL_MAX, DBL_MAX};
-  static const lb_half f16[] = {0xfbff, 0x7bff}, bf16[] = {0xff7f, 0x7f7f};
+  static const lb_bits16 f16[] = {0xfbff, 0x7bff}, bf16[] = {0xff7f, 0x7f7f};
   switch (dtype) {
     case LB_F32: return &f32[upper];
     case LB_F64: return &f64[upper];
@@ -233,9 +233,9 @@ static const void *no_bound(lb_dtype dtype, bool upper) {
   }
 }
 
-static lb_status bound(const lb_reference_call *c, uint32_t i,
-                       const void **out) {
-  *out = no_bound(c->in[0].dtype, i == 2);
+static lb_status clip_limit(const lb_reference_call *c, uint32_t i,
+                            const void **out) {
+  *out = default_clip_limit(c->in[0].dtype, i == 2);
   if (i >= c->node->n_in || c->in[i].dtype == LB_NONE) return LB_OK;
   if (c->in[i].dtype != c->in[0].dtype || lb_tensor_count(&c->in[i]) != 1)
     return lb_error(LB_INVALID, "input %u must be one %s", i,
@@ -249,9 +249,10 @@ lb_status lb_reference_Clip(lb_reference_call *c) {
   lb_row_fn *row = rows[c->in[0].dtype];
   if (!row) return lb_reference_bad_dtype(c, c->in[0].dtype);
   clip_args arg;
-  LB_TRY(bound(c, 1, &arg.lo));
-  LB_TRY(bound(c, 2, &arg.hi));
-  lb_each(c->pool, 2, (const lb_tensor *[]){&c->out[0], &c->in[0]}, row, &arg);
+  LB_TRY(clip_limit(c, 1, &arg.lo));
+  LB_TRY(clip_limit(c, 2, &arg.hi));
+  lb_iter_all(c->pool, 2, (const lb_tensor *[]){&c->out[0], &c->in[0]}, row,
+              &arg);
   return LB_OK;
 }
 
@@ -264,7 +265,8 @@ typedef struct drop_job {
   uint64_t seed;
 } drop_job;
 
-// Element i's own number in [0, 1), whatever thread asks (splitmix64).
+// The random number in [0, 1) of element i, the same on any thread
+// (splitmix64).
 static double uniform(uint64_t seed, int64_t i) {
   uint64_t z = seed + ((uint64_t)i + 1) * 0x9e3779b97f4a7c15u;
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -308,7 +310,7 @@ lb_status lb_reference_Dropout(lb_reference_call *c) {
   lb_u8 *mask = masked ? c->out[1].data : NULL;
   const lb_tensor *x = &c->in[0];
   lb_tensor y = c->out[0];
-  if (y.dtype == LB_NONE)  // the mask alone is wanted
+  if (y.dtype == LB_NONE)  // only the mask is wanted
     LB_TRY(lb_reference_temp(c, x->dtype, x->rank, x->dims, &y));
   lb_convert(c->pool, x, &y);
   if (training != 0) return drop(c, ratio, &y, mask);

@@ -90,7 +90,7 @@ static void function_one(test_case *t) {
 }
 CASE_TEST(functions_match_libm_in_any_layout, 20 * N_FUNCTIONS, function_one)
 
-static void activations_pass_nan_on(void **state) {
+static void activations_propagate_nan(void **state) {
   (void)state;
   for (int64_t k = 0; k < N_FUNCTIONS; k++) {
     const function *f = &functions[k];
@@ -160,7 +160,7 @@ static void edge_values_are_as_defined(void **state) {
     check_example(&examples[k]);
 }
 
-static void is_inf_tells_the_sides_apart(void **state) {
+static void is_inf_distinguishes_signs(void **state) {
   (void)state;
   test_case t = {.name = "IsInf"};
   case_begin(&t, LB_OP_IsInf);
@@ -177,27 +177,27 @@ static void clip_one(test_case *t) {
   int64_t dims[LB_MAX_RANK];
   lb_dtype dtype = t->seed % 2 ? case_float(t) : case_integer(t);
   int rank = case_dims(t, 0, 3, dims);
-  double bound[2] = {case_number(t, 0, 9), case_number(t, 0, 9)};
+  double limit[2] = {case_number(t, 0, 9), case_number(t, 0, 9)};
   bool given[2] = {case_int(t, 0, 1), case_int(t, 0, 1)};
   case_begin(t, LB_OP_Clip);
   case_in(t, case_numbers(t, dtype, rank, dims, 0, 9));
   for (int k = 0; k < 2; k++) {
     lb_tensor one = {0};
     if (given[k]) one = case_dense(t, dtype, 0, NULL);
-    if (given[k]) put(&one, NULL, bound[k]);
-    if (given[k]) bound[k] = number(&one, NULL);
+    if (given[k]) put(&one, NULL, limit[k]);
+    if (given[k]) limit[k] = number(&one, NULL);
     case_in(t, one);
   }
   t->out[0] = case_dense(t, dtype, rank, dims);
   CASE_CHECK(t, case_run(t, lb_reference_Clip) == LB_CODE_OK);
   CASE_EACH(&t->out[0], i) {
     double want = number(&t->in[0], i);
-    if (given[0]) want = fmax(want, bound[0]);
-    if (given[1]) want = fmin(want, bound[1]);
+    if (given[0]) want = fmax(want, limit[0]);
+    if (given[1]) want = fmin(want, limit[1]);
     CASE_CHECK(t, number(&t->out[0], i) == want);
   }
 }
-CASE_TEST(clip_takes_either_bound_and_the_upper_wins, 100, clip_one)
+CASE_TEST(clip_takes_either_limit_and_the_upper_wins, 100, clip_one)
 
 static void clip_of_large_integers_is_exact(void **state) {
   (void)state;
@@ -238,7 +238,7 @@ static void dropout_one(test_case *t) {
   CASE_CHECK(t, training ? kept > 1400 && kept < 1600 : kept == n);
   case_each_alone(t, lb_reference_Dropout);
 }
-CASE_TEST(dropout_drops_in_training_only_and_scales_the_rest, 8, dropout_one)
+CASE_TEST(dropout_drops_and_scales_in_training_only, 8, dropout_one)
 
 static void dropout_of_everything_is_refused(void **state) {
   (void)state;
@@ -270,13 +270,13 @@ static void unknown_dtypes_are_named(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(functions_match_libm_in_any_layout),
-      cmocka_unit_test(activations_pass_nan_on),
+      cmocka_unit_test(activations_propagate_nan),
       cmocka_unit_test(zeros_keep_their_sign),
       cmocka_unit_test(edge_values_are_as_defined),
-      cmocka_unit_test(is_inf_tells_the_sides_apart),
-      cmocka_unit_test(clip_takes_either_bound_and_the_upper_wins),
+      cmocka_unit_test(is_inf_distinguishes_signs),
+      cmocka_unit_test(clip_takes_either_limit_and_the_upper_wins),
       cmocka_unit_test(clip_of_large_integers_is_exact),
-      cmocka_unit_test(dropout_drops_in_training_only_and_scales_the_rest),
+      cmocka_unit_test(dropout_drops_and_scales_in_training_only),
       cmocka_unit_test(dropout_of_everything_is_refused),
       cmocka_unit_test(unknown_dtypes_are_named),
   };

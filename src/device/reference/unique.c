@@ -1,9 +1,9 @@
-// device/reference/unique.c -- Unique: elements, or slices along an axis, once
-// each.
+// device/reference/unique.c -- Unique: the distinct elements, or the distinct
+// slices along an axis.
 //
-// Terms. An *item* is an element of the flattened input, or a slice. Items are
-// sorted by their keys; equal ones are then neighbours and make a *group*,
-// numbered in the order of the output.
+// An *item* is an element of the flattened input, or a slice. Items are sorted
+// by their keys; equal ones are then adjacent and form a *group*, numbered in
+// the order of the output.
 #include <string.h>
 
 #include "device/reference/move.h"
@@ -11,13 +11,13 @@
 
 typedef struct groups {
   int64_t n_items, n;
-  int64_t *group;  // of each item
-  int64_t *first;  // item of each group
-  int64_t *count;  // of each group
+  int64_t *group;  // the group of each item
+  int64_t *first;  // the first item of each group
+  int64_t *count;  // the number of items of each group
 } groups;
 
-// The input with its items one after the other, dense.
-static lb_status lay_out(lb_reference_call *c, int axis, lb_tensor *out) {
+// Copies the input so that its items are contiguous, one after the other.
+static lb_status gather_items(lb_reference_call *c, int axis, lb_tensor *out) {
   lb_tensor view = c->in[0];
   for (int i = axis; i > 0; i--) {
     view.dims[i] = c->in[0].dims[i - 1];
@@ -30,7 +30,8 @@ static lb_status lay_out(lb_reference_call *c, int axis, lb_tensor *out) {
   return lb_reference_dense(c, &view, view.dtype, out);
 }
 
-// Numbers groups by the order of their keys, first items being the earliest.
+// Numbers the groups by the order of their keys; the first item of a group is
+// the earliest.
 static void group_sorted(const uint64_t *keys, int64_t len,
                          const int64_t *sorted, groups *g) {
   for (int64_t i = 0; i < g->n_items; i++) {
@@ -44,10 +45,10 @@ static void group_sorted(const uint64_t *keys, int64_t len,
   }
 }
 
-// Numbers them anew by their first items. A group's first item is met before
-// its others, so to[] is set before it is read.
-static void group_by_place(groups *g, int64_t *to, int64_t *first,
-                           int64_t *count) {
+// Renumbers the groups by their first items. The first item of a group comes
+// before its others, so to[] is set before it is read.
+static void group_by_position(groups *g, int64_t *to, int64_t *first,
+                              int64_t *count) {
   int64_t n = 0;
   for (int64_t item = 0; item < g->n_items; item++) {
     int64_t old = g->group[item];
@@ -66,12 +67,12 @@ static lb_status find_groups(lb_reference_call *c, const lb_tensor *items,
                              int64_t n, int64_t len, groups *g) {
   int64_t size = (int64_t)lb_dtype_size(items->dtype), *sorted, *temp, *keys;
   *g = (groups){.n_items = n};
-  LB_TRY(lb_reference_table(c, n * len, &keys));
-  LB_TRY(lb_reference_table(c, n, &sorted));
-  LB_TRY(lb_reference_table(c, n, &temp));
-  LB_TRY(lb_reference_table(c, n, &g->group));
-  LB_TRY(lb_reference_table(c, n, &g->first));
-  LB_TRY(lb_reference_table(c, n, &g->count));
+  LB_TRY(lb_reference_ints_temp(c, n * len, &keys));
+  LB_TRY(lb_reference_ints_temp(c, n, &sorted));
+  LB_TRY(lb_reference_ints_temp(c, n, &temp));
+  LB_TRY(lb_reference_ints_temp(c, n, &g->group));
+  LB_TRY(lb_reference_ints_temp(c, n, &g->first));
+  LB_TRY(lb_reference_ints_temp(c, n, &g->count));
   uint64_t *k = (uint64_t *)keys;
   lb_order_keys(items->dtype, n * len, items->data, size, k);
   for (int64_t i = 0; i < n; i++) sorted[i] = i;
@@ -79,9 +80,9 @@ static lb_status find_groups(lb_reference_call *c, const lb_tensor *items,
   group_sorted(k, len, sorted, g);
   if (lb_attr_int(c->node, "sorted", 1) != 0) return LB_OK;
   int64_t *first, *count;
-  LB_TRY(lb_reference_table(c, g->n, &first));
-  LB_TRY(lb_reference_table(c, g->n, &count));
-  group_by_place(g, temp, first, count);
+  LB_TRY(lb_reference_ints_temp(c, g->n, &first));
+  LB_TRY(lb_reference_ints_temp(c, g->n, &count));
+  group_by_position(g, temp, first, count);
   return LB_OK;
 }
 
@@ -93,7 +94,7 @@ static lb_status write_ints(lb_reference_call *c, int i, const int64_t *v,
   return LB_OK;
 }
 
-// Items `first` of x along `axis`.
+// Writes the items `first` of x along `axis`.
 static lb_status write_items(lb_reference_call *c, const lb_tensor *x, int axis,
                              const groups *g) {
   if (!lb_reference_wants(c, 0)) return LB_OK;
@@ -101,14 +102,14 @@ static lb_status write_items(lb_reference_call *c, const lb_tensor *x, int axis,
   memcpy(dims, x->dims, sizeof dims);
   dims[axis] = g->n;
   LB_TRY(c->grow(c, 0, x->rank, dims));
-  LB_TRY(lb_reference_table(c, g->n, &at));
-  lb_byte_steps(x, steps);
+  LB_TRY(lb_reference_ints_temp(c, g->n, &at));
+  lb_byte_strides(x, steps);
   for (int64_t i = 0; i < g->n; i++) at[i] = g->first[i] * steps[axis];
-  lb_pick p = {0};
-  lb_pick_axes(&p, x, 0, axis);
-  lb_pick_table(&p, g->n, at);
-  lb_pick_axes(&p, x, axis + 1, x->rank);
-  lb_pick_run(c->pool, &p, lb_dtype_size(x->dtype), x->data, c->out[0].data);
+  lb_gather p = {0};
+  lb_gather_axes(&p, x, 0, axis);
+  lb_gather_table(&p, g->n, at);
+  lb_gather_axes(&p, x, axis + 1, x->rank);
+  lb_gather_run(c->pool, &p, lb_dtype_size(x->dtype), x->data, c->out[0].data);
   return LB_OK;
 }
 
@@ -119,7 +120,7 @@ lb_status lb_reference_Unique(lb_reference_call *c) {
   if (lb_attr_has(c->node, "axis"))
     LB_TRY(
         lb_reference_axis(c, lb_attr_int(c->node, "axis", 0), x.rank, &axis));
-  LB_TRY(lay_out(c, axis, &items));
+  LB_TRY(gather_items(c, axis, &items));
   if (!lb_attr_has(c->node, "axis")) {
     x = items;
     x.rank = 1;

@@ -1,13 +1,13 @@
-// device/reference/view.c -- views as copies, for where a view cannot be
-// expressed and for folding constants.
+// device/reference/view.c -- view operators as copies, for layouts that a view
+// cannot express and for constant folding.
 //
-// The input's elements are seen through other dims and strides, and copied.
+// The input is viewed with other dims and strides, and copied.
 #include <string.h>
 
 #include "device/reference/iter.h"
 #include "device/reference/move.h"
 
-// -- new dims, same elements in the same order -------------------------------
+// -- reshaping ---------------------------------------------------------------
 
 static lb_status reshape(lb_reference_call *c) {
   const lb_tensor *x = &c->in[0];
@@ -60,8 +60,7 @@ lb_status lb_reference_Expand(lb_reference_call *c) {
   return LB_OK;
 }
 
-// A row of the output is `size` rows of the input: two dims where the output
-// has one.
+// A row of the output is `size` rows of the input: two dims in place of one.
 lb_status lb_reference_Unfold(lb_reference_call *c) {
   const lb_tensor *x = &c->in[0], *y = &c->out[0];
   int64_t size = lb_attr_int(c->node, "size", 1);
@@ -105,7 +104,7 @@ static int64_t clamp(int64_t x, int64_t lo, int64_t hi) {
   return x < lo ? lo : x > hi ? hi : x;
 }
 
-// Makes `axis` of the view walk n elements from start by step.
+// Restricts `axis` of the view to n elements, from `start` by `step`.
 static lb_status slice_axis(lb_tensor *view, int axis, int64_t start,
                             int64_t step, int64_t n) {
   int64_t dim = view->dims[axis], last;
@@ -115,10 +114,12 @@ static lb_status slice_axis(lb_tensor *view, int axis, int64_t start,
       (n > 0 && (__builtin_mul_overflow(n - 1, step, &last) ||
                  __builtin_add_overflow(last, start, &last) || start >= dim ||
                  last < 0 || last >= dim)))
-    return lb_error(
-        LB_INVALID, "a slice of %lld from %lld by %lld leaves axis %d of %lld",
-        (long long)n, (long long)start, (long long)step, axis, (long long)dim);
-  *view = lb_cut(view, axis, n > 0 ? start : 0, n);
+    return lb_error(LB_INVALID,
+                    "a slice of %lld elements from %lld by %lld exceeds axis "
+                    "%d of size %lld",
+                    (long long)n, (long long)start, (long long)step, axis,
+                    (long long)dim);
+  *view = lb_narrow(view, axis, n > 0 ? start : 0, n);
   if (n > 1) view->strides[axis] *= step;
   return LB_OK;
 }
@@ -149,7 +150,7 @@ lb_status lb_reference_Slice(lb_reference_call *c) {
 
 // -- Split -------------------------------------------------------------------
 
-// How many elements part i has, of which `left` are left.
+// The number of elements of part i; `left` elements remain.
 static int64_t part_size(const int64_t *sizes, int64_t chunk, uint32_t i,
                          int64_t left) {
   if (sizes) return sizes[i];
@@ -172,9 +173,11 @@ lb_status lb_reference_Split(lb_reference_call *c) {
     int64_t n = part_size(sizes, chunk, i, dim - at);
     if (n < 0 || n > dim - at ||
         (lb_reference_wants(c, (int)i) && c->out[i].dims[axis] != n))
-      return lb_error(LB_INVALID, "part %u, %lld of %lld at %lld, does not fit",
-                      i, (long long)n, (long long)dim, (long long)at);
-    lb_tensor part = lb_cut(x, axis, at, n);
+      return lb_error(
+          LB_INVALID,
+          "part %u has %lld of %lld elements at %lld and does not fit", i,
+          (long long)n, (long long)dim, (long long)at);
+    lb_tensor part = lb_narrow(x, axis, at, n);
     if (lb_reference_wants(c, (int)i)) lb_move(c->pool, &part, &c->out[i]);
     at += n;
   }

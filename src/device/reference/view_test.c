@@ -1,4 +1,4 @@
-// device/reference/view_test.c -- copies through views, against index
+// device/reference/view_test.c -- view operators as copies, against index
 // arithmetic.
 #include "device/reference/case_test.h"
 
@@ -80,9 +80,9 @@ static int64_t wild(test_case *t, int64_t dim) {
   return case_int(t, -dim - 2, dim + 2);
 }
 
-// The chosen indices, as Python's slice(start, end, step) walks them.
-static int64_t walk(int64_t start, int64_t end, int64_t step, int64_t dim,
-                    int64_t *out) {
+// The indices that Python's slice(start, end, step) selects.
+static int64_t slice_indices(int64_t start, int64_t end, int64_t step,
+                             int64_t dim, int64_t *out) {
   int64_t n = 0;
   if (start < 0) start += dim;
   if (end < 0) end += dim;
@@ -110,7 +110,8 @@ static void slice_one(test_case *t) {
     ends[i] = wild(t, dims[axis]);
     steps[i] = has_steps ? wild(t, 3) : 1;
     if (steps[i] == 0) steps[i] = -1;
-    to[axis] = walk(starts[i], ends[i], steps[i], dims[axis], chosen[axis]);
+    to[axis] =
+        slice_indices(starts[i], ends[i], steps[i], dims[axis], chosen[axis]);
   }
   case_begin(t, LB_OP_Slice);
   case_in(t, case_random(t, case_dtype(t), rank, dims));
@@ -127,7 +128,7 @@ static void slice_one(test_case *t) {
   }
 }
 
-static void slices_that_leave_the_axis_are_refused(void **state) {
+static void slices_beyond_the_axis_are_refused(void **state) {
   (void)state;
   int64_t bad[][3] = {{0, 0, 4},  {1, 2, 3},         {5, 1, 1},
                       {2, -2, 3}, {0, INT64_MAX, 2}, {1, INT64_MIN, 3}};
@@ -183,20 +184,20 @@ static void split_one(test_case *t) {
   }
 }
 
-CASE_TEST(new_dims_keep_the_order_of_any_layout, 300, reshape_one)
+CASE_TEST(reshape_preserves_the_order_of_any_layout, 300, reshape_one)
 CASE_TEST(transpose_permutes_any_layout, 400, transpose_one)
 CASE_TEST(expand_repeats_dims_of_one, 300, expand_one)
-CASE_TEST(slice_walks_as_python_does, 800, slice_one)
-CASE_TEST(split_parts_follow_each_other, 300, split_one)
+CASE_TEST(slice_selects_like_python, 800, slice_one)
+CASE_TEST(split_parts_are_consecutive, 300, split_one)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(new_dims_keep_the_order_of_any_layout),
+      cmocka_unit_test(reshape_preserves_the_order_of_any_layout),
       cmocka_unit_test(transpose_permutes_any_layout),
       cmocka_unit_test(expand_repeats_dims_of_one),
-      cmocka_unit_test(slice_walks_as_python_does),
-      cmocka_unit_test(slices_that_leave_the_axis_are_refused),
-      cmocka_unit_test(split_parts_follow_each_other),
+      cmocka_unit_test(slice_selects_like_python),
+      cmocka_unit_test(slices_beyond_the_axis_are_refused),
+      cmocka_unit_test(split_parts_are_consecutive),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,20 @@
-// device/reference/window.c -- reading strides, dilations and pads.
+// device/reference/window.c -- reads strides, dilations and pads.
 #include "device/reference/window.h"
 
 #include <string.h>
 
 static lb_status read_ints(const lb_reference_call *c, const char *name, int n,
-                           int64_t least, int64_t *out) {
+                           int64_t min, int64_t *out) {
   uint32_t count;
   const int64_t *v = lb_attr_ints(c->node, name, &count);
   if (!v || count == 0) return LB_OK;
   if (count != (uint32_t)n)
-    return lb_error(LB_INVALID, "%s has %u elements; %d are needed", name,
+    return lb_error(LB_INVALID, "%s has %u elements; it must have %d", name,
                     count, n);
   for (int i = 0; i < n; i++) {
-    if (v[i] < least || v[i] > INT32_MAX)
+    if (v[i] < min || v[i] > INT32_MAX)
       return lb_error(LB_INVALID, "%s[%d] is %lld, outside [%lld, %d]", name, i,
-                      (long long)v[i], (long long)least, INT32_MAX);
+                      (long long)v[i], (long long)min, INT32_MAX);
     out[i] = v[i];
   }
   return LB_OK;

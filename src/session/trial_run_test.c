@@ -1,6 +1,7 @@
-// session/judge_test.c -- kernels that are tried against what they replace,
-// through everything but the compiler. The planted ones are so fast or so slow
-// that no noise matters: one does nothing, the other loops for a while first.
+// session/trial_run_test.c -- trials of kernels against what they replace, with
+// everything but the compiler. The fake kernels are so fast or so slow that
+// noise does not matter: one computes nothing, the other loops for a while
+// first.
 #include "session/session.h"
 
 #include <errno.h>
@@ -14,7 +15,7 @@
 #include "device/cpu/device.h"
 #include "graph/build_test.h"
 
-#define LONG_NS INT64_C(200000000000)  // when it is not to be reached
+#define LONG_NS INT64_C(200000000000)  // a timeout that is not reached
 
 typedef struct fixture {
   testdir dir;
@@ -33,7 +34,7 @@ typedef struct fixture {
   lb_log log;
 } fixture;
 
-// y = exp(x), which takes a cover while there is no kernel.
+// y = exp(x), which runs by its cover while there is no kernel.
 static void open_session(fixture *f) {
   ok(lb_graph_new(&f->graph));
   lb_value *x = param(f->graph->main, "x", LB_F32, DIMS(-1));
@@ -48,10 +49,11 @@ static void close_session(fixture *f) {
   lb_graph_free(f->graph);
 }
 
-// All of a process. `name`: of the fake worker; n: elements of x.
-static void begin(fixture *f, const char *name, int64_t n, bool keeps) {
-  char folder[PATH_MAX];
-  snprintf(folder, sizeof folder, "%s/store", f->dir.path);
+// Everything that a process has. `name` is that of the fake worker; n: elements
+// of x.
+static void begin(fixture *f, const char *name, int64_t n, bool with_store) {
+  char directory_path[PATH_MAX];
+  snprintf(directory_path, sizeof directory_path, "%s/store", f->dir.path);
   f->n = n;
   f->x = calloc((size_t)n, sizeof *f->x);
   assert_non_null(f->x);
@@ -60,18 +62,19 @@ static void begin(fixture *f, const char *name, int64_t n, bool keeps) {
   ok(lb_slots_init(&f->slots, 16, &f->cpu.base));
   f->slots.lru = &f->lru;
   ok(lb_pool_new(2, &f->pool));
-  if (keeps)
-    ok(lb_store_new(&(lb_store_options){.folder = folder, .log = &f->log},
-                    &f->store));
-  lb_service_options o = {.maker = {.worker = testdir_at(&f->dir, name),
-                                    .slots = &f->slots,
-                                    .store = f->store,
-                                    .log = &f->log,
-                                    .hub = &f->hub,
-                                    .target = {.level = LB_LEVEL_V3}},
-                          .judges = true};
+  if (with_store)
+    ok(lb_store_new(
+        &(lb_store_options){.directory = directory_path, .log = &f->log},
+        &f->store));
+  lb_service_options o = {.builder = {.worker = testdir_at(&f->dir, name),
+                                      .slots = &f->slots,
+                                      .store = f->store,
+                                      .log = &f->log,
+                                      .hub = &f->hub,
+                                      .target = {.level = LB_LEVEL_V3}},
+                          .trials = true};
   ok(lb_hub_join(&f->hub, &(lb_member){.pool = f->pool}, &f->seat));
-  assert_true(symlink(FAKE_WORKER, o.maker.worker) == 0 || errno == EEXIST);
+  assert_true(symlink(FAKE_WORKER, o.builder.worker) == 0 || errno == EEXIST);
   ok(lb_service_new(&o, &f->service));
   open_session(f);
 }
@@ -106,8 +109,8 @@ static int tear_down(void **state) {
   return 0;
 }
 
-// The first element of what a run gives: 1 if it was computed, else whatever
-// the memory held.
+// The first element of the result: 1 if it was computed, else what the memory
+// held before.
 static float run(fixture *f) {
   float *y = calloc((size_t)f->n, sizeof *y);
   assert_non_null(y);
@@ -137,10 +140,10 @@ static void run_until_published(fixture *f) {
 }
 
 static lb_kernel_builder_stats counts(const fixture *f) {
-  return lb_service_count(f->service).made;
+  return lb_service_count(f->service).kernels;
 }
 
-// A kernel is seen a moment before its trial is open.
+// A kernel becomes visible a moment before its trial is open.
 static void run_until_on_trial(fixture *f) {
   int64_t limit = lb_clock_ns() + LONG_NS;
   run_until_published(f);
@@ -150,8 +153,9 @@ static void run_until_on_trial(fixture *f) {
   }
 }
 
-// How many runs a verdict took. It is acted upon a little later.
-static int run_until_judged(fixture *f) {
+// Returns the number of runs until the trial was decided. It is acted upon a
+// little later.
+static int run_until_decided(fixture *f) {
   int64_t limit = lb_clock_ns() + LONG_NS;
   int runs = 0;
   while (counts(f).kept + counts(f).demoted == 0) {
@@ -170,13 +174,13 @@ static void assert_demoted(fixture *f) {
   assert_int_equal(lb_slot_trial_state(slot), LB_TRIAL_NONE);
 }
 
-// -- verdicts -----------------------------------------------------------------
+// -- results ------------------------------------------------------------------
 
-static void a_slow_kernel_is_out_and_stays_out(void **state) {
+static void a_slower_kernel_is_demoted_permanently(void **state) {
   fixture *f = *state;
   begin(f, "sluggish", 16, true);
   run_until_published(f);
-  int runs = run_until_judged(f);
+  int runs = run_until_decided(f);
   assert_in_range(runs, 1, LB_TRIAL_RUNS);
   assert_int_equal(counts(f).demoted, 1);
   assert_demoted(f);
@@ -194,11 +198,11 @@ static void a_slow_kernel_is_out_and_stays_out(void **state) {
   end(f);
 }
 
-static void without_a_store_it_is_out_for_this_process(void **state) {
+static void without_a_store_it_is_demoted_for_this_process(void **state) {
   fixture *f = *state;
   begin(f, "sluggish", 16, false);
   run_until_published(f);
-  run_until_judged(f);
+  run_until_decided(f);
   close_session(f);
   open_session(f);
   for (int i = 0; i < 20; i++) assert_float_equal(run(f), 1, 0);
@@ -212,7 +216,7 @@ static void a_fast_kernel_is_kept_and_not_tried_again(void **state) {
   fixture *f = *state;
   begin(f, "kernel", 300000, true);
   run_until_published(f);
-  assert_in_range(run_until_judged(f), 1, LB_TRIAL_RUNS);
+  assert_in_range(run_until_decided(f), 1, LB_TRIAL_RUNS);
   assert_int_equal(counts(f).kept, 1);
   assert_true(lb_slot_tier(the_slot(f)) > LB_TIER_PACK);
   for (int i = 0; i < 9; i++) assert_float_equal(run(f), 0, 0);
@@ -225,15 +229,14 @@ static void a_fast_kernel_is_kept_and_not_tried_again(void **state) {
   end(f);
 }
 
-// -- what comes between
-// ---------------------------------------------------------
+// -- interruptions ------------------------------------------------------------
 
 static lb_status ignore(void *user, const lb_step_event *e) {
   (void)user, (void)e;
   return LB_OK;
 }
 
-static void who_watches_sees_the_compiled_one(void **state) {
+static void a_watched_run_uses_the_compiled_kernel(void **state) {
   fixture *f = *state;
   begin(f, "kernel", 16, false);
   run_until_on_trial(f);
@@ -242,8 +245,9 @@ static void who_watches_sees_the_compiled_one(void **state) {
   for (int i = 0; i < 2 * LB_TRIAL_RUNS; i++) {
     float y[16] = {7};
     lb_output out = {.wanted = true, .data = y, .cap = sizeof y};
-    ok(lb_session_run_so(f->session, &in, &out, &(lb_run_how){.watcher = &w}));
-    assert_float_equal(y[0], 7, 0);  // it does nothing
+    ok(lb_session_run_with(f->session, &in, &out,
+                           &(lb_run_how){.watcher = &w}));
+    assert_float_equal(y[0], 7, 0);  // the fake kernel writes nothing
   }
   assert_int_equal(lb_slot_trial_state(the_slot(f)), LB_TRIAL_OPEN);
   end(f);
@@ -258,13 +262,13 @@ static void eviction_ends_a_trial(void **state) {
   assert_int_equal(lb_slot_trial_state(the_slot(f)), LB_TRIAL_NONE);
   for (int i = 0; i < 9; i++) assert_float_equal(run(f), 1, 0);
   lb_lru_set_capacity(&f->lru, 1 << 20);
-  run_until_published(f);  // and it comes back, to be tried
-  run_until_judged(f);
+  run_until_published(f);  // it comes back, and is tried
+  run_until_decided(f);
   assert_demoted(f);
   end(f);
 }
 
-static void another_session_goes_on_with_a_trial(void **state) {
+static void another_session_continues_a_trial(void **state) {
   fixture *f = *state;
   begin(f, "sluggish", 16, false);
   run_until_on_trial(f);
@@ -272,12 +276,12 @@ static void another_session_goes_on_with_a_trial(void **state) {
   assert_int_equal(lb_slot_trial_state(the_slot(f)), LB_TRIAL_OPEN);
   close_session(f);
   open_session(f);
-  run_until_judged(f);
+  run_until_decided(f);
   assert_demoted(f);
   end(f);
 }
 
-static void a_runtime_may_end_in_a_trial(void **state) {
+static void a_runtime_may_end_during_a_trial(void **state) {
   fixture *f = *state;
   for (int runs = 0; runs < 40; runs += 3) {
     begin(f, "sluggish", 16, false);
@@ -287,18 +291,17 @@ static void a_runtime_may_end_in_a_trial(void **state) {
   }
 }
 
-// -- other processes and threads
-// ------------------------------------------------
+// -- other processes and threads ----------------------------------------------
 
-#ifndef UNDER_TSAN  // it does not follow threads that a forked child starts
-static void a_forked_child_judges_for_itself(void **state) {
+#ifndef UNDER_TSAN  // TSan does not follow threads that a forked child starts
+static void a_forked_child_decides_its_own_trials(void **state) {
   fixture *f = *state;
   begin(f, "sluggish", 16, true);
   run_until_on_trial(f);
   for (int i = 0; i < 5; i++) run(f);
   pid_t pid = fork();
   if (pid == 0) {
-    run_until_judged(f);
+    run_until_decided(f);
     int failed = atomic_load(&the_slot(f)->failed);
     lb_service_free(f->service);
     _exit(failed == LB_SLOT_DEMOTED ? 0 : 1);
@@ -307,7 +310,7 @@ static void a_forked_child_judges_for_itself(void **state) {
   assert_int_equal(waitpid(pid, &status, 0), pid);
   assert_int_equal(status, 0);
   assert_int_equal(lb_slot_trial_state(the_slot(f)), LB_TRIAL_OPEN);
-  run_until_judged(f);
+  run_until_decided(f);
   assert_demoted(f);
   end(f);
 }
@@ -324,7 +327,7 @@ static void *run_on(void *user) {
   return NULL;
 }
 
-static void many_threads_come_to_one_verdict(void **state) {
+static void many_threads_reach_one_trial_result(void **state) {
   fixture *f = *state;
   pthread_t threads[4];
   atomic_bool stop = false;
@@ -347,17 +350,17 @@ static void many_threads_come_to_one_verdict(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(a_slow_kernel_is_out_and_stays_out),
-      TEST(without_a_store_it_is_out_for_this_process),
+      TEST(a_slower_kernel_is_demoted_permanently),
+      TEST(without_a_store_it_is_demoted_for_this_process),
       TEST(a_fast_kernel_is_kept_and_not_tried_again),
-      TEST(who_watches_sees_the_compiled_one),
+      TEST(a_watched_run_uses_the_compiled_kernel),
       TEST(eviction_ends_a_trial),
-      TEST(another_session_goes_on_with_a_trial),
-      TEST(a_runtime_may_end_in_a_trial),
+      TEST(another_session_continues_a_trial),
+      TEST(a_runtime_may_end_during_a_trial),
 #ifndef UNDER_TSAN
-      TEST(a_forked_child_judges_for_itself),
+      TEST(a_forked_child_decides_its_own_trials),
 #endif
-      TEST(many_threads_come_to_one_verdict),
+      TEST(many_threads_reach_one_trial_result),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-"""Kernels on trial, through the package: every one is judged within the runs
-that are promised, answers are right meanwhile, and the same bits where that is
-asked for."""
+"""Kernel trials through the Python package: every trial is decided within
+LB_TRIAL_RUNS runs, results are correct meanwhile, and bitwise equal in
+deterministic mode."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 
 from conftest import MODELS
 
-RUNS = 100  # that a trial takes at most: LB_TRIAL_RUNS
+RUNS = 100  # maximum of a trial: LB_TRIAL_RUNS
 
 PROGRAM = r"""
 import json, sys, time
@@ -21,8 +21,8 @@ import limber
 options = limber.SessionOptions()
 options.use_deterministic_compute = "deterministic" in sys.argv
 options.prefer_reusable_kernels = "reusable" in sys.argv
-told = []
-options.event = lambda e: told.append((e.name, e.reason))
+reported = []
+options.event = lambda e: reported.append((e.name, e.reason))
 session = limber.InferenceSession(sys.argv[1], options)
 rng = np.random.default_rng(1)
 feeds = {"input_ids": rng.integers(0, 30000, (1, 9)),
@@ -34,29 +34,30 @@ before = session.stats()
 used = {step["kernel"] for step in session.profile(None, feeds)
         if step["tier"] not in ("reference", "pack")}
 
-def judged():
+def decided():
     stats = session.stats()
     return stats.kernels_kept + stats.kernels_demoted
 
-runs = unlike = far = 0
-while runs < int(sys.argv[2]) and (runs < 2 or judged() < len(used)):
+runs = not_equal = far = 0
+while runs < int(sys.argv[2]) and (runs < 2 or decided() < len(used)):
     got = session.run(None, feeds)[0]
-    unlike += not np.array_equal(got, first)
+    not_equal += not np.array_equal(got, first)
     far += not np.allclose(got, first, 1e-3, 1e-4)
     runs += 1
 end = time.monotonic() + (300 if before.kernels_on_trial else 0)
-while judged() < len(used) and time.monotonic() < end:
-    time.sleep(0.01)  # what runs have decided is acted upon by another thread
+while decided() < len(used) and time.monotonic() < end:
+    time.sleep(0.01)  # another thread acts on the results of runs
 stats = session.stats()
-time.sleep(0.2)  # would there be more?
-more = judged()
+time.sleep(0.2)  # time for events that must not come
+more = decided()
 del session
-print(json.dumps({"runs": runs, "unlike": unlike, "far": far,
-                  "tried": before.kernels_on_trial, "kernels": stats.kernels, "used": len(used),
-                  "judged": more,
+print(json.dumps({"runs": runs, "not_equal": not_equal, "far": far,
+                  "tried": before.kernels_on_trial, "kernels": stats.kernels,
+                  "used": len(used),
+                  "decided": more,
                   "on_callers": stats.compile_us_on_callers,
-                  "told": sum(name in ("kernel_kept", "kernel_demoted")
-                              for name, _ in told)}))
+                  "reported": sum(name in ("kernel_kept", "kernel_demoted")
+                              for name, _ in reported)}))
 """
 
 
@@ -74,22 +75,22 @@ def run(*how, **environment):
     return found
 
 
-# A step that runs several kernels in turns tries one after the other.
+# A step that alternates between several kernels tries one after the other.
 @pytest.mark.parametrize("how", ["", "deterministic", "reusable"])
-def test_each_kernel_is_judged_soon(how):
+def test_each_trial_is_decided_soon(how):
     found = run(how)
-    assert found["judged"] == found["told"] == found["used"] > 0
+    assert found["decided"] == found["reported"] == found["used"] > 0
     if how == "deterministic":
-        assert found["unlike"] == 0
+        assert found["not_equal"] == 0
 
 
-def test_nothing_is_tried_where_that_is_off():
+def test_there_are_no_trials_where_they_are_off():
     found = run(LIMBER_KERNEL_TRIALS="off")
-    assert found["tried"] == found["judged"] == found["told"] == 0
+    assert found["tried"] == found["decided"] == found["reported"] == 0
     assert found["kernels"] > 0
 
 
-def test_nor_where_runs_tell_nothing():
+def test_there_are_no_trials_before_settle():
     found = run(LIMBER_COMPILE="settle")
-    assert found["tried"] == found["judged"] == 0
+    assert found["tried"] == found["decided"] == 0
     assert found["kernels"] > 0

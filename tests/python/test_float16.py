@@ -1,4 +1,5 @@
-"""Models of float16 and bfloat16: computed in float32, rounded at the ends."""
+"""Models of float16 and bfloat16: computed in float32, rounded at inputs and
+outputs."""
 
 import math
 
@@ -20,7 +21,7 @@ def weights(name, array):
 
 
 def perceptron(dtype, code, k, n):
-    """y = Gelu(x @ w + b) @ v, with weights larger than what is folded"""
+    """y = Gelu(x @ w + b) @ v, with weights too large for constant folding"""
     rng = np.random.default_rng(1)
     w = (rng.standard_normal((k, n)) / k ** 0.5).astype(dtype)
     b = rng.standard_normal(n).astype(dtype)
@@ -49,7 +50,7 @@ def perceptron(dtype, code, k, n):
 
 
 @pytest.mark.parametrize("dtype, code, eps", HALVES)
-def test_a_product_of_halves_is_as_good_as_its_output(dtype, code, eps):
+def test_a_float16_matmul_is_as_exact_as_its_output(dtype, code, eps):
     made, expected = perceptron(dtype, code, 384, 1536)
     model = limber.load(made.SerializeToString())
     for rows in (1, 2, 17):
@@ -65,7 +66,7 @@ def test_a_product_of_halves_is_as_good_as_its_output(dtype, code, eps):
 
 
 @pytest.mark.parametrize("dtype, code, eps", HALVES)
-def test_no_step_of_it_is_the_hosts(dtype, code, eps):
+def test_no_step_runs_on_reference_kernels(dtype, code, eps):
     made, _ = perceptron(dtype, code, 64, 128)
     model = limber.load(made.SerializeToString())
     feeds = {"x": np.ones((5, 64), dtype)}
@@ -75,7 +76,7 @@ def test_no_step_of_it_is_the_hosts(dtype, code, eps):
     assert steps and all(step["tier"] != "reference" for step in steps), steps
 
 
-def test_a_table_of_halves_stays_one():
+def test_a_float16_table_stays_float16():
     table = np.arange(40000 * 64).reshape(40000, 64) % 97
     made = make_model(
         [helper.make_node("Gather", ["t", "i"], ["r"]),
@@ -89,7 +90,7 @@ def test_a_table_of_halves_stays_one():
     assert "float16[40000,64]" in model.dump()
 
 
-def test_halves_go_through_loops_and_branches():
+def test_float16_passes_through_loops_and_branches():
     half = TensorProto.FLOAT16
     body = helper.make_graph(
         [helper.make_node("Mul", ["s", "s"], ["t"]),
@@ -101,12 +102,12 @@ def test_halves_go_through_loops_and_branches():
          helper.make_tensor_value_info("t", half, ["n"])])
     made = make_model(
         [helper.make_node("Sqrt", ["x"], ["r"]),
-         helper.make_node("Loop", ["turns", "", "r"], ["z"], body=body),
+         helper.make_node("Loop", ["trips", "", "r"], ["z"], body=body),
          helper.make_node("Add", ["z", "x"], ["y"])],
-        {"x": (half, ["n"]), "turns": (TensorProto.INT64, [])},
+        {"x": (half, ["n"]), "trips": (TensorProto.INT64, [])},
         {"y": (half, ["n"])})
     onnx.checker.check_model(made)
     model = limber.load(made.SerializeToString())
     x = np.array([0, 1, 4, 9], np.float16)
-    y = model.run(None, {"x": x, "turns": np.array(2, np.int64)})[0]
+    y = model.run(None, {"x": x, "trips": np.array(2, np.int64)})[0]
     assert y.dtype == np.float16 and (y == x * x + x).all()

@@ -1,7 +1,7 @@
-"""Suite `judge`: kernels timed against what they replace, in the runs that come
-anyway. How many were kept and demoted; whether the runs are any slower for it
-once all is decided; and what becomes of kernels that are made half as slow
-again: bench/planted.c."""
+"""Suite `trials`: kernels on trial against the code that they replace. How many
+were kept and how many demoted; whether runs are slower with trials once all are
+decided; and whether kernels that are 1.5 times slower on purpose are demoted
+(bench/planted/planted.c)."""
 
 import collections
 
@@ -10,11 +10,11 @@ import report
 import stats
 import suite
 
-# What is nearer to equal than this may be judged either way. A planted kernel
-# is 1.5 times slower, its step less so the more of it is not the kernel.
+# Trials of kernels with a smaller difference may end either way. A planted
+# kernel is 1.5 times slower; its step less, as not all of it is the kernel.
 CLEAR = 1.25
 MOST = 400    # runs of each shape
-TIMED = 30    # when all is decided
+TIMED = 30    # runs after all trials are decided
 
 
 def kernel_of(text):
@@ -22,25 +22,25 @@ def kernel_of(text):
 
 
 def usual_ratios(processes):
-    """How fast each kernel was, by the median over processes."""
+    """kernel -> its speed relative to the baseline, median over processes."""
     found = collections.defaultdict(list)
     for process in processes:
-        for _, _, ratio, text in process["verdicts"]:
+        for _, _, ratio, text in process["results"]:
             found[kernel_of(text)].append(ratio)
     return {kernel: stats.median(all) for kernel, all in found.items()}
 
 
-class Judge(suite.ByModel):
-    goal = "no kernel that is as fast is demoted; of those planted whose steps " \
-           f"are {CLEAR} times slower all are, within 100 runs"
+class Trials(suite.ByModel):
+    goal = "no kernel as fast as its baseline is demoted; all planted " \
+           f"kernels whose steps are {CLEAR} times slower are, in 100 runs"
 
     def __init__(self, context):
         self.context = context
         self.rows, self.failed = [], []
         self.table = report.Table(
-            [("model", 8), ("thr", 3), ("judged", 6), ("faster", 6),
-             ("even", 5), ("demoted", 7), ("wrong", 5), ("planted", 7),
-             ("out", 5), ("runs", 5), ("settled ms", 10), ("untried", 7)],
+            [("model", 8), ("thr", 3), ("tried", 6), ("faster", 6),
+             ("equal", 5), ("demoted", 7), ("wrong", 5), ("planted", 7),
+             ("found", 5), ("runs", 5), ("settled ms", 10), ("untried", 7)],
             numbers=2)
 
     def process(self, model, threads, listens, **more):
@@ -48,7 +48,7 @@ class Judge(suite.ByModel):
                                {**self.context.environments["limber"], **more})
         shapes = model.fixed[:self.context.settings.fixed]
         try:
-            return worker("judge", timeout=3600, shapes=shapes, most=MOST,
+            return worker("trials", timeout=3600, shapes=shapes, most=MOST,
                           listens=listens, count=TIMED)
         except fleets.Failed as failure:
             self.failed.append({"model": model.name, "threads": threads,
@@ -66,21 +66,21 @@ class Judge(suite.ByModel):
                 return self.process(model, threads, listens, **more)
             tried.append(process(True))
             slow.append(process(True, LIMBER_JIT_PATH=planted))
-            for judge in ("on", "off") if i % 2 else ("off", "on"):
-                (timed if judge == "on" else untried).append(
-                    process(False, LIMBER_KERNEL_TRIALS=judge))
+            for trials in ("on", "off") if i % 2 else ("off", "on"):
+                (timed if trials == "on" else untried).append(
+                    process(False, LIMBER_KERNEL_TRIALS=trials))
         if None not in tried + slow + timed + untried:
             self.print_row(model, threads, tried, slow, (timed, untried))
 
     def print_row(self, model, threads, tried, slow, settled):
         found = collections.Counter(
-            reason for p in tried for _, reason, _, _ in p["verdicts"])
+            reason for p in tried for _, reason, _, _ in p["results"])
         usual, planted = usual_ratios(tried), usual_ratios(slow)
         wrong = sum(name == "kernel_demoted" and usual[kernel_of(text)] > 0.97
-                    for p in tried for name, _, _, text in p["verdicts"])
-        verdicts = [name for p in slow for name, _, _, text in p["verdicts"]
-                    if planted[kernel_of(text)] < 1 / CLEAR]
-        clear, out = len(verdicts), verdicts.count("kernel_demoted")
+                    for p in tried for name, _, _, text in p["results"])
+        results = [name for p in slow for name, _, _, text in p["results"]
+                   if planted[kernel_of(text)] < 1 / CLEAR]
+        clear, out = len(results), results.count("kernel_demoted")
         times = [[stats.median(of) for p in group for of in p["times"]]
                  for group in settled]
         row = {"model": model.name, "threads": threads, "found": found,
@@ -91,7 +91,8 @@ class Judge(suite.ByModel):
         self.rows.append(row)
         self.table.row(
             model.name, str(threads), str(sum(found.values())),
-            str(found["faster"]), str(found["even"]), str(found["slower"]),
+            str(found["faster"]), str(found["no_difference"]),
+            str(found["slower"]),
             str(wrong), str(clear), str(out),
             f"{stats.median([p['runs'] for p in tried]):.0f}",
             report.ms(row["settled"]), report.ms(row["untimed"]))
@@ -99,16 +100,16 @@ class Judge(suite.ByModel):
     def summary(self):
         def total(name):
             return sum(row[name] for row in self.rows)
-        judged = sum(sum(row["found"].values()) for row in self.rows)
+        tried = sum(sum(row["found"].values()) for row in self.rows)
         demoted = sum(row["found"]["slower"] for row in self.rows)
         print(f"\ngoal: {self.goal}")
-        print(f"judged {judged}, demoted {demoted}, of these {total('wrong')} "
-              f"though the others of that kernel say it is not slower; of "
-              f"{total('clear')} planted ones that are slower {total('out')} "
-              f"were demoted")
+        print(f"trials: {tried}, demoted: {demoted}, of these wrongly (the "
+              f"median over processes is not slower): {total('wrong')}; "
+              f"planted kernels that are slower: {total('clear')}, of these "
+              f"demoted: {total('out')}")
         ratio = stats.geomean([row["settled"] / row["untimed"]
                                for row in self.rows])
         if ratio:
-            print(f"settled, with judgement / without: geomean {ratio:.3f}")
+            print(f"settled, with trials / without: geomean {ratio:.3f}")
         return {"goal": self.goal, "rows": self.rows, "failed": self.failed,
                 "ratio": ratio}

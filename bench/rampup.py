@@ -1,9 +1,9 @@
-"""Suite `curves`: how soon a fresh process has its final speed, compiling in
-the background, while requests come back to back.
+"""Suite `rampup`: how soon a fresh process that compiles in the background
+reaches its final speed, while requests come back to back.
 
-Another process has that speed already. The two take turns at the same requests,
-so that whatever else slows the machine down slows both; the fresh one is
-stopped, and its time with it, while the other has its turn."""
+A second process has reached its final speed already. The two alternate on the
+same requests, so that noise of the machine affects both. While the second one
+runs, the fresh one is stopped, and its clock with it."""
 
 from pathlib import Path
 
@@ -15,27 +15,28 @@ import report
 import suite
 
 AT = (1, 10, 50, 200)  # requests
-FRESH = 5  # processes, each of which has a first request
+FRESH = 5  # processes whose first request is measured
 SECONDS = 10
-TURN = 20, 0.5  # requests, and seconds, at least
-AROUND = 10   # as many neighbours on each side smooth the share of a request
+ROUND = 20, 0.5  # minimum of requests and of seconds
+AROUND = 10   # neighbours on each side, averaged to smooth a request's share
 AROUND_SECONDS = 0.25
 WANTED = 0.95
 POINTS = 60   # of a curve
 
 
 class Curve:
-    """What runs took, beside what the same runs took at the final speed."""
+    """Times of runs, and of the same runs at the final speed."""
 
     def __init__(self, times, final, firsts=()):
-        """firsts: shares of the first request, of several processes."""
+        """firsts: shares of the final speed in the first request, one per
+        process."""
         self.times, self.final = np.array(times), np.array(final)
         self.firsts = firsts
         self.began = np.cumsum(self.times) - self.times
 
     def share(self, i):
-        """Of the final speed, around request i (from 0); of the first request
-        the median of all processes."""
+        """The share of the final speed around request i (from 0); for the first
+        request the median of all processes."""
         if i == 0 and len(self.firsts):
             return float(np.median(self.firsts))
         width = min(AROUND, i)
@@ -43,16 +44,16 @@ class Curve:
         return float(self.final[part].sum() / self.times[part].sum())
 
     def share_at(self, seconds):
-        """Of the requests that began around then."""
+        """The same over the requests that began around then."""
         part = np.abs(self.began - seconds) <= AROUND_SECONDS
         return float(self.final[part].sum() / self.times[part].sum())
 
     def points(self):
-        places = np.unique(np.geomspace(1, len(self.times), POINTS).astype(int))
-        return [(int(n), self.share(n - 1)) for n in places]
+        counts = np.geomspace(1, len(self.times), POINTS).astype(int)
+        return [(int(n), self.share(n - 1)) for n in np.unique(counts)]
 
 
-class Curves(suite.ByModel):
+class Rampup(suite.ByModel):
     goal = (f"share of the final speed >= 0.7 at request 1, >= {WANTED} by "
             f"request 200 or {SECONDS} s")
 
@@ -62,7 +63,7 @@ class Curves(suite.ByModel):
         self.table = report.Table(
             [("model", 8), ("thr", 3), ("requests", 8),
              *[(f"at {n}", 6) for n in AT], (f"{SECONDS} s", 6),
-             ("kernels", 7), ("lacking", 7), ("goal", 6)], numbers=2)
+             ("kernels", 7), ("pending", 7), ("goal", 6)], numbers=2)
 
     def run_model(self, model, threads):
         fresh, final = [self.worker(model, threads) for _ in range(2)]
@@ -74,9 +75,9 @@ class Curves(suite.ByModel):
             final("become_final", timeout=3600)
             firsts = [self.first_share(model, threads, shapes, final)
                       for _ in range(FRESH - 1)]
-            times, at_last = self.turns(fresh, final)
-            firsts.append(at_last[0] / times[0])
-            self.print_row(model, threads, Curve(times, at_last, firsts),
+            times, final_times = self.rounds(fresh, final)
+            firsts.append(final_times[0] / times[0])
+            self.print_row(model, threads, Curve(times, final_times, firsts),
                            fresh("stats")["stats"])
         except fleets.Failed as failure:
             self.failed.append({"model": model.name, "threads": threads,
@@ -91,7 +92,7 @@ class Curves(suite.ByModel):
                              self.context.environments["limber"])
 
     def first_share(self, model, threads, shapes, final):
-        """Of the final speed, in the first request of one more process."""
+        """The share of the final speed in the first request of a process."""
         fresh = self.worker(model, threads)
         try:
             fresh("open")
@@ -99,23 +100,23 @@ class Curves(suite.ByModel):
             [first] = fresh("round", first=0, count=1, seconds=0)["times"]
         finally:
             fresh.close()
-        at_last = final("round", first=-1, count=2, seconds=0)["times"][1]
-        return at_last / first
+        final_times = final("round", first=-1, count=2, seconds=0)["times"][1]
+        return final_times / first
 
-    def turns(self, fresh, final):
-        """What requests took, of each."""
-        times, at_last = [], []
+    def rounds(self, fresh, final):
+        """Times of the same requests in the fresh and in the final process."""
+        times, final_times = [], []
         seconds = self.context.settings.curve_seconds
         while len(times) < max(AT) + AROUND or sum(times) < seconds:
-            first, (count, turn) = len(times), TURN
+            first, (count, seconds_each) = len(times), ROUND
             times += fresh("round", first=first, count=count,
-                           seconds=turn)["times"]
+                           seconds=seconds_each)["times"]
             fresh.freeze()
-            # One more before, which finds processor and caches cold.
-            at_last += final("round", first=first - 1, seconds=0,
+            # One more run before, because it finds the caches cold.
+            final_times += final("round", first=first - 1, seconds=0,
                              count=len(times) - first + 1)["times"][1:]
             fresh.thaw()
-        return times, at_last
+        return times, final_times
 
     def print_row(self, model, threads, curve, stats):
         shares = [curve.share(n - 1) for n in AT]
@@ -138,7 +139,7 @@ class Curves(suite.ByModel):
               f"{len(self.rows)}")
         if self.context.plot and self.curves:
             Path(self.context.plot).write_text(plot.curves(
-                "How soon a fresh process has its final speed",
+                "How soon a fresh process reaches its final speed",
                 ("request", "share of the final speed"), self.curves,
                 high=1.2, mark=WANTED))
         return {"goal": self.goal, "rows": self.rows, "failed": self.failed}

@@ -1,8 +1,8 @@
-"""Suite `smooth`: what the first run at a shape costs above the next ones, on
-the same kernels: nothing is compiled meanwhile. Fresh processes, of which the
-least is taken, shape by shape: what is left is the engine's, not the
-machine's. Each process begins with another shape, since its first run pays for
-the process, whatever the shape."""
+"""Suite `first_run`: how much slower the first run at a shape is than the next
+ones, on the same kernels: nothing is compiled meanwhile. Each shape counts with
+its minimum over several fresh processes, which removes noise of the machine.
+Each process begins with another shape, because the first run of a process also
+pays for starting it."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import report
 import suite
 
 
-class Smooth(suite.ByModel):
+class FirstRun(suite.ByModel):
     goal = "first / steady, p99 over all models and shapes <= 1.25; raw p50 " \
            "and p99 not above ONNX Runtime's"
 
@@ -28,7 +28,8 @@ class Smooth(suite.ByModel):
         self.table = report.Table(names, numbers=2)
 
     def run_model(self, model, threads):
-        shapes = model.stream_draws(self.context.settings.smooth_shapes, seed=2)
+        shapes = model.stream_draws(
+            self.context.settings.first_run_shapes, seed=2)
         first, steady = {}, {}  # engine -> [process][shape]
         processes = self.context.settings.processes
         for i in range(processes):
@@ -72,7 +73,7 @@ class Smooth(suite.ByModel):
             worker.close()
 
     def points(self, engine):
-        """(milliseconds of the next runs, first / next) of all shapes."""
+        """(milliseconds of the next runs, first / next) for all shapes."""
         return [(1e3 * steady, ratio) for row in self.rows
                 if engine in row["ratio"]
                 for steady, ratio in zip(np.min(row["steady"][engine], axis=0),
@@ -81,7 +82,7 @@ class Smooth(suite.ByModel):
     def summary(self):
         if self.context.plot and self.rows:
             Path(self.context.plot).write_text(plot.scatter(
-                "The first run at a shape never seen",
+                "The first run at a new shape",
                 ("ms of the next runs", "first run / the next ones"),
                 {fleets.NAMES[engine]: self.points(engine)
                  for engine in self.context.engines}))

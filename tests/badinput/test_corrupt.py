@@ -1,6 +1,6 @@
-"""Damaged models: truncated at every 1 % of the length, and with random bit
-flips, each loads with an error or runs; it never crashes. A worker process does
-the loading, so that a crash is seen and names the case."""
+"""Corrupt models: truncated at every 1 % of the length, or with random bit
+flips. Each either fails to load with an error or runs; it never crashes. A
+worker process loads them, so that a crash is detected and the case is known."""
 
 import random
 import subprocess
@@ -21,7 +21,7 @@ def try_model(data):
     try:
         s = limber.InferenceSession(data, options)
     except limber.Error as e:
-        return "refused" if str(e) else "no message"
+        return "rejected" if str(e) else "no message"
     feeds = {}
     for i in s.get_inputs():
         dims = [d if isinstance(d, int) else 1 for d in i.shape or []]
@@ -63,7 +63,7 @@ MODELS = ["ocr-cls", "vad", "vad-seq", "magika"]
 
 @pytest.mark.parametrize("mode", ["truncate", "flip"])
 @pytest.mark.parametrize("name", MODELS)
-def test_damaged_model_never_crashes(name, mode):
+def test_corrupt_model_never_crashes(name, mode):
     path = f"build/models/{name}.onnx"
     done = subprocess.run([sys.executable, "-c", WORKER, path, mode, "1"],
                           capture_output=True, text=True, timeout=600)
@@ -72,4 +72,4 @@ def test_damaged_model_never_crashes(name, mode):
         f"{name}, {mode}, {lines[-1] if lines else 'start'}: "
         f"exit {done.returncode}\n{done.stderr[-2000:]}")
     if mode == "truncate":
-        assert "refused" in lines[-1]
+        assert "rejected" in lines[-1]
