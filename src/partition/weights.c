@@ -154,16 +154,26 @@ static lb_status find(lb_weights *w, lb_partition *const *parts, uint32_t n,
   return LB_OK;
 }
 
-// `to` is host memory for what will be at device address `at`.
+static lb_status copy_in(lb_weights *w, void *to, const void *from,
+                         size_t bytes) {
+  lb_stream q = {.device = w->device};
+  return lb_device_copy(&q, LB_COPY_IN, to, from, bytes);
+}
+
+// `to` is host memory for what will be at device address `at`. The map gets
+// the address last: after a failure no key refers to unwritten memory.
 static lb_status pack_one(lb_weights *w, const missing *m, char *to, char *at,
                           size_t *used) {
-  m->part->packed = lb_map_get(&w->map, m->key, sizeof *m->key);
-  if (m->part->packed) return LB_OK;
-  LB_TRY(pack(m->part, to + *used));
-  LB_TRY(lb_map_put(&w->map, m->key, sizeof *m->key, at + *used, NULL));
-  m->part->packed = at + *used;
-  *used += m->bytes;
-  w->packings++;
+  const char *packed = lb_map_get(&w->map, m->key, sizeof *m->key);
+  if (!packed) {
+    packed = at + *used;
+    LB_TRY(pack(m->part, to + *used));
+    if (to != at) LB_TRY(copy_in(w, at + *used, to + *used, m->bytes));
+    LB_TRY(lb_map_put(&w->map, m->key, sizeof *m->key, at + *used, NULL));
+    *used += m->bytes;
+    w->packings++;
+  }
+  m->part->packed = packed;
   return LB_OK;
 }
 
@@ -177,12 +187,6 @@ static lb_status new_block(lb_weights *w, size_t bytes, weights_block **out) {
   return LB_OK;
 }
 
-static lb_status write_block(lb_weights *w, const weights_block *b,
-                             const void *from, size_t bytes) {
-  lb_stream q = {.device = w->device};
-  return lb_device_copy(&q, LB_COPY_IN, b->data, from, bytes);
-}
-
 // Packs all in one block, so that large ones need few pages.
 static lb_status pack_missing(lb_weights *w, const missing *list, uint32_t n,
                               size_t total) {
@@ -194,7 +198,6 @@ static lb_status pack_missing(lb_weights *w, const missing *list, uint32_t n,
   lb_status st = to ? LB_OK : lb_oom();
   for (uint32_t i = 0; i < n && !lb_failed(st); i++)
     st = pack_one(w, &list[i], to, b->data, &used);
-  if (!lb_failed(st) && !shares) st = write_block(w, b, to, used);
   if (!shares) lb_alloc_put(NULL, to);
   w->bytes += used;
   return st;
@@ -232,7 +235,7 @@ static lb_status copy_constant(lb_weights *w, const host_range *at,
   if (!kept) return lb_oom();
   *kept = *at;
   LB_TRY(new_block(w, at->bytes, &b));
-  LB_TRY(write_block(w, b, at->host, at->bytes));
+  LB_TRY(copy_in(w, b->data, at->host, at->bytes));
   *out = b->data;
   return lb_map_put(&w->map, kept, sizeof *kept, b->data, NULL);
 }

@@ -64,6 +64,48 @@ static void partitionings_share_packed_weights(void **state) {
   end(&f);
 }
 
+static int copies_left;  // of the device below, before one fails
+
+static lb_status copy_or_fail(lb_stream *q, lb_copy how, void *to,
+                              const void *from, size_t bytes) {
+  if (copies_left-- == 0) return lb_error(LB_DEVICE, "the copy failed");
+  return lb_host_memory_copy(q, how, to, from, bytes);
+}
+
+// A device with memory of its own, whose copies fail: weights that were not
+// written are packed again, and those that were are not.
+static void a_failed_copy_leaves_no_weights_behind(void **state) {
+  (void)state;
+  lb_device_ops ops = *lb_device_none()->ops;
+  lb_device device = {.ops = &ops};
+  ops.shares = false;
+  ops.copy = copy_or_fail;
+  lb_weights w;
+  lb_partitioning p;
+  lb_graph *g = graph_of(
+      "in x float32[n,4]\n"
+      "const a float32[4,4] 1 2 3 -4 5 6 -7 8 9\n"
+      "const b float32[4,4] 9 2 3 -4 5 6 -7 8 1\n"
+      "p = MatMul(x, a)\n"
+      "y = MatMul(p, b)\n"
+      "out y\n");
+  must(lb_infer_graph(g));
+  must(lb_weights_init(&w, &device));
+  copies_left = 1;
+  lb_status st = lb_partitioning_init(&p, g, &(lb_partition_options){0}, &w);
+  assert_int_equal(lb_status_code(st), LB_DEVICE);
+  lb_status_drop(st);
+  assert_int_equal(w.packings, 1);
+  copies_left = 1;
+  must(lb_partitioning_init(&p, g, &(lb_partition_options){0}, &w));
+  assert_int_equal(w.packings, 2);
+  assert_true(((const float *)part_of(&p, g, "p")->packed)[0] == 1);
+  assert_true(((const float *)part_of(&p, g, "y")->packed)[0] == 9);
+  lb_partitioning_fini(&p);
+  lb_weights_fini(&w);
+  lb_graph_free(g);
+}
+
 static void one_constant_is_packed_for_each_way_of_reading(void **state) {
   (void)state;
   fixture f;
@@ -113,6 +155,7 @@ static void windows_differ_in_how_they_read(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(partitionings_share_packed_weights),
+      cmocka_unit_test(a_failed_copy_leaves_no_weights_behind),
       cmocka_unit_test(one_constant_is_packed_for_each_way_of_reading),
       cmocka_unit_test(windows_differ_in_how_they_read),
   };
