@@ -143,8 +143,12 @@ static lb_status want_ahead(lb_planner *p, const lb_partition *part,
   int64_t dims[LB_SDIMS];
   if (!open) return want_variants(p, &b->spec, b->dims, slot);
   if (lb_spec_needs_specialised(&b->spec)) return LB_OK;
-  for (int i = 0; i < LB_SDIMS; i++)
-    dims[i] = open >> i & 1 ? ANY_SIZE : b->dims[i];
+  for (int i = 0; i < LB_SDIMS; i++) {
+    bool is_open = open >> i & 1;
+    // At a size of 1 strides do not matter: other sizes may have another spec.
+    if (is_open && b->dims[i] == 1) return LB_OK;
+    dims[i] = is_open ? ANY_SIZE : b->dims[i];
+  }
   lb_facts facts =
       lb_facts_prefer(&b->spec, slots->lanes, dims, p->prog->reusable);
   LB_TRY(lb_slots_add(slots, &b->spec, &facts, &slot));

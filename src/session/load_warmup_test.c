@@ -311,6 +311,26 @@ static void request_decided_dims_get_kernels_for_any_size(void **state) {
   close_bed(&b);
 }
 
+// The guess of 1 makes a transposed operand B contiguous, which no other size
+// does: kernels of that spec are not wanted.
+static void a_guess_of_one_column_wants_no_kernels(void **state) {
+  (void)state;
+  bed b;
+  size_t contiguous = 0;
+  open_warmed(&b,
+              "in x float32[n,64]\n"
+              "in w float32[m,64]\n"
+              "y = Gemm(x, w) {transB=1}\n"
+              "out y\n",
+              0);
+  for (size_t i = 0; lb_slots_at(&b.slots, i); i++) {
+    const lb_slot *slot = lb_slots_at(&b.slots, i);
+    contiguous += slot->wanted && slot->key.spec.in[1].layout == LB_LAYOUT_FULL;
+  }
+  assert_int_equal(contiguous, 0);
+  close_bed(&b);
+}
+
 // No request chooses another tile.
 static void a_static_model_wants_the_kernels_it_runs(void **state) {
   (void)state;
@@ -586,6 +606,7 @@ int main(void) {
       cmocka_unit_test(plans_find_slots_added_by_the_warmup),
       cmocka_unit_test(kernels_decided_by_weights_are_wanted_at_load),
       cmocka_unit_test(request_decided_dims_get_kernels_for_any_size),
+      cmocka_unit_test(a_guess_of_one_column_wants_no_kernels),
       cmocka_unit_test(a_static_model_wants_the_kernels_it_runs),
       cmocka_unit_test(a_reduction_of_all_has_a_kernel_for_any_size),
       cmocka_unit_test(kernels_without_a_launch_are_not_wanted),
