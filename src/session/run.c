@@ -433,7 +433,7 @@ static lb_status run_profiled(frame *f, lb_plan *plan) {
   return LB_OK;
 }
 
-static lb_status run_stage(frame *f, lb_plan *plan) {
+static lb_status run_steps(frame *f, lb_plan *plan) {
   lb_slots *slots = f->s->options.slots;
   f->covered_launch = NULL;  // it belongs to another plan
   LB_TRY(bind_stage(f, plan));
@@ -447,6 +447,16 @@ static lb_status run_stage(frame *f, lb_plan *plan) {
   for (const lb_step *step = plan->steps; step < end; step = next)
     LB_TRY(run_one(f, plan, step, NULL, &next, &covered));
   return LB_OK;
+}
+
+// The device may use launches, kernels and memory of the stage until the stream
+// has been waited for, also after a failure.
+static lb_status run_stage(frame *f, lb_plan *plan) {
+  lb_status st = run_steps(f, plan);
+  lb_status waited = lb_device_wait(&f->stream);
+  if (!lb_failed(st)) return waited;
+  lb_status_drop(waited);
+  return st;
 }
 
 // -- stages ------------------------------------------------------------------
