@@ -51,6 +51,18 @@ static void matmuls_keep_rows_apart(void **state) {
   expect_one("t = Reshape(x, [-1,8])\ny = Gemm(w, t) {transB=1}", "-");
 }
 
+static void quantisation_keeps_items_apart(void **state) {
+  (void)state;
+  const char *const one = "const u float32[] 0.5\n";
+  char line[128];
+  snprintf(line, sizeof line, "%sy = QuantizeLinear(x, u)", one);
+  expect_one(line, "10");
+  expect_one("y = QuantizeLinear(x, v) {axis=2}", "10");
+  expect_one("y = QuantizeLinear(x, v) {axis=0}", "-");  // a scale per item
+  expect_one("y = QuantizeLinear(z, v) {axis=1}", "-");  // reads no batch
+  expect_one("t = ReduceMax(x) {keepdims=0}\ny = QuantizeLinear(x, t)", "-");
+}
+
 static void reductions_within_items_keep_them_apart(void **state) {
   (void)state;
   expect_one("y = Softmax(x) {axis=-1}", "10");
@@ -205,6 +217,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(elementwise_operators_keep_items_apart),
       cmocka_unit_test(matmuls_keep_rows_apart),
+      cmocka_unit_test(quantisation_keeps_items_apart),
       cmocka_unit_test(reductions_within_items_keep_them_apart),
       cmocka_unit_test(unaligned_constants_are_read),
       cmocka_unit_test(views_are_followed),
