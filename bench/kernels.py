@@ -35,8 +35,8 @@ class Kernels(suite.ByShape):
 
 
 def rate(kernels):
-    """Adds the share of the time, the seconds at the roofline, and whether the
-    kernel reaches its share of the roofline."""
+    """Adds to each kernel its share of the kernel time, its seconds at the
+    roofline, and whether it reaches GOOD or GOOD_ELTWISE."""
     total = sum(k["count"] * k["median"] for k in kernels)
     for k in kernels:
         k["share"] = k["count"] * k["median"] / total
@@ -46,7 +46,8 @@ def rate(kernels):
 
 
 def of_all(kernels):
-    """The same over all shapes, weighted by time."""
+    """Describes the kernels of all shapes, weighted by time: the share that is
+    good, and the mean share of the roofline."""
     def seconds(which, some=kernels):
         return sum(k["count"] * k[which] for k in some)
     good = seconds("median", [k for k in kernels if k["good"]])

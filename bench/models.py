@@ -1,5 +1,5 @@
-"""Suites `models` and `pack`: whole models compared with other engines,
-interleaved."""
+"""Suites `models` and `pack`: whole models against other engines, whose runs
+are interleaved with ours."""
 
 import tempfile
 from dataclasses import dataclass, field
@@ -69,7 +69,8 @@ def shapes_of(model, settings):
 
 
 def prepare(fleet, dims, seed):
-    """Sets the inputs of all engines, runs each once, and compiles."""
+    """Sets the inputs of all engines, runs each once so that it knows the
+    shape, waits until kernels are compiled, and runs each once more."""
     fleet.all("feed", dims=dims, seed=seed)
     fleet.all("time", warm=0, count=1)
     for engine in ("limber", *fleets.BESIDES):
@@ -88,7 +89,8 @@ def outputs_of(fleet, directory):
 
 
 def compare(fleet, point):
-    """Compares our outputs with a peer's: only correct results count."""
+    """Compares our outputs with a peer's, because a fast but wrong result is
+    worthless. Sets `agrees` and `error` of the point."""
     from reference import ATOL, RTOL
     with tempfile.TemporaryDirectory() as directory:
         outputs = outputs_of(fleet, directory)
@@ -103,7 +105,7 @@ def compare(fleet, point):
 
 
 def runs_per_round(fleet, seconds):
-    """Runs of each engine that take about `seconds`, 500 at most."""
+    """engine -> the number of runs that take about `seconds`, 1 to 500."""
     found = {}
     for engine, response in fleet.all("time", warm=1, count=2).items():
         if response:
@@ -113,7 +115,9 @@ def runs_per_round(fleet, seconds):
 
 
 def measure(fleet, point, settings):
-    """Rounds in which each engine runs once; the first engine rotates."""
+    """Times the engines in rounds. In each round every engine has one series
+    of runs, whose median counts; the engine that starts rotates. An engine
+    that failed in any round gets no times."""
     counts = runs_per_round(fleet, settings.round_seconds)
     times = {engine: [] for engine in counts}
     for i in range(settings.rounds):
@@ -234,7 +238,7 @@ class Models(suite.ByModel):
 
 
 def share_above_pack(points):
-    """Mean of the points' shares, unweighted."""
+    """Unweighted mean of `above_pack` over the points."""
     shares = [p.above_pack() for p in points if p.tiers]
     return sum(shares) / len(shares) if shares else None
 

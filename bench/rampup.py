@@ -3,7 +3,7 @@ reaches its final speed, while requests come back to back.
 
 A second process has reached its final speed already. The two alternate on the
 same requests, so that noise of the machine affects both. While the second one
-runs, the fresh one is stopped, and its clock with it."""
+runs, the fresh one is stopped, and that time is not counted for it."""
 
 from pathlib import Path
 
@@ -14,10 +14,10 @@ import plot
 import report
 import suite
 
-AT = (1, 10, 50, 200)  # requests
+AT = (1, 10, 50, 200)  # numbers of the requests that the table shows
 FRESH = 5  # processes whose first request is measured
 SECONDS = 10
-ROUND = 20, 0.5  # minimum of requests and of seconds
+ROUND = 20, 0.5  # requests and seconds, both minima of a round
 AROUND = 10   # neighbours on each side, averaged to smooth a request's share
 AROUND_SECONDS = 0.25
 WANTED = 0.95
@@ -44,7 +44,8 @@ class Curve:
         return float(self.final[part].sum() / self.times[part].sum())
 
     def share_at(self, seconds):
-        """The same over the requests that began around then."""
+        """The share of the final speed over the requests that began within
+        AROUND_SECONDS of `seconds`."""
         part = np.abs(self.began - seconds) <= AROUND_SECONDS
         return float(self.final[part].sum() / self.times[part].sum())
 
@@ -92,7 +93,8 @@ class Rampup(suite.ByModel):
                              self.context.environments["limber"])
 
     def first_share(self, model, threads, shapes, final):
-        """The share of the final speed in the first request of a process."""
+        """The share of the final speed in the first request of a new
+        process."""
         fresh = self.worker(model, threads)
         try:
             fresh("open")
@@ -112,7 +114,8 @@ class Rampup(suite.ByModel):
             times += fresh("round", first=first, count=count,
                            seconds=seconds_each)["times"]
             fresh.freeze()
-            # One more run before, because it finds the caches cold.
+            # One more run comes first, and its time is dropped, because it
+            # finds processor and caches cold.
             final_times += final("round", first=first - 1, seconds=0,
                              count=len(times) - first + 1)["times"][1:]
             fresh.thaw()

@@ -1,8 +1,10 @@
 """Creates the models of bench/int8.def: public models quantised by ONNX
 Runtime.
 
-Usage: quantize_models.py MODELS DIRECTORY. Scales are calibrated on a few
-requests of bench/shapes.def: enough to measure speed, not for good results.
+Usage: quantize_models.py MODELS DIRECTORY. Reads the public models from the
+directory MODELS; models that exist in DIRECTORY are not created again. Static
+scales are calibrated on a few requests of bench/shapes.def: enough to measure
+speed, not accuracy.
 """
 
 import logging

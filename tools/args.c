@@ -102,7 +102,7 @@ static bool set_choice(const option_row *o, const char *text, int *out,
   return fail(p, EXIT_USAGE, "--%s %s: must be %s", o->name, text, list);
 }
 
-// There are at most as many items as arguments.
+// The list has space for argc items, and there are at most as many.
 static bool add_item(word_list *list, const char *text, int argc, problem *p) {
   if (!list->items) list->items = calloc((size_t)argc, sizeof *list->items);
   if (!list->items) return fail(p, EXIT_INTERNAL, "out of memory");
@@ -128,8 +128,8 @@ static bool set_value(const option_row *o, const char *text, int argc,
 
 // -- reading -----------------------------------------------------------------
 
-// True if a word is this option; *value is its value, if that is in the same
-// word.
+// Whether `word` is this option. *value is set to its value if that is in the
+// same word, else to NULL.
 static bool names(const option_row *o, const char *word, const char **value) {
   size_t n = strlen(o->name);
   *value = NULL;
@@ -163,7 +163,7 @@ static bool is_help(const char *word) {
   return !strcmp(word, "--help") || !strcmp(word, "-h");
 }
 
-// Words that are not options are moved to the front of argv.
+// Moves the words that are not options to the front of argv.
 bool read_options(const command_info *c, int argc, char **argv, void *out,
                   words *rest, problem *p) {
   bool ended = false;

@@ -432,7 +432,7 @@ static void print_json(model_run *j) {
     json_object_set_new(
         root, "prefer_reusable_kernels",
         json_pack("{s:b, s:s, s:I}", "on", stats.prefer_reusable_kernels,
-                  "from", stats.prefer_reusable_from, "bounded",
+                  "from", stats.prefer_reusable_from, "specialised",
                   (json_int_t)stats.kernels_specialised));
   if (j->o.compare)
     json_object_set_new(root, "agrees", json_boolean(!j->differs));

@@ -1,11 +1,12 @@
-// tools/trace.c -- writes a trace file for trace viewers.
+// tools/trace.c -- collects events and writes them in the Chrome trace event
+// format.
 #include "trace.h"
 
 #include <string.h>
 
 #include "json.h"
 
-// Tracks. STEPS is the first of one track per tier.
+// The tracks of the trace. Steps have one track per tier, from STEPS on.
 enum { REQUESTS = 1, COMPILES, DECISIONS, STEPS };
 
 static const char *const tiers[] = {"reference", "pack", "reusable",
@@ -32,7 +33,8 @@ static void add(trace *t, json_t *event) {
   pthread_mutex_unlock(&t->lock);
 }
 
-// An event with a duration becomes a span, any other an instant.
+// An event with a duration becomes a complete event ("X"), any other an instant
+// event ("i").
 static void add_timed(trace *t, int track, const char *category, json_t *name,
                       const int64_t span[2], json_t *args) {
   json_t *e =

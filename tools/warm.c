@@ -279,7 +279,7 @@ static bool collect_kernels(warm_job *j, problem *p) {
   if (!j->compile_ms || !j->check_ms)
     return fail(p, EXIT_INTERNAL, "out of memory");
   for (size_t i = 0; i < n && kernel_at(j, i, &k); i++) {
-    if (k.refused) continue;
+    if (k.error) continue;
     j->compile_ms[j->n_kernels] = (double)k.compile_us * 1e-3;
     j->check_ms[j->n_kernels++] = (double)k.check_us * 1e-3;
   }
@@ -341,7 +341,7 @@ static void print_refused(const warm_job *j) {
     printf("%" PRIu64 " shapes cannot be planned; the first: %s\n",
            j->planned.refused, j->why);
   for (size_t i = 0; kernel_at(j, i, &k); i++)
-    if (k.refused) printf("failed %s: %s\n", k.name, k.refused);
+    if (k.error) printf("failed %s: %s\n", k.name, k.error);
 }
 
 static void print_kernels(warm_job *j) {
@@ -409,7 +409,7 @@ static json_t *kernels_json(const warm_job *j) {
         json_pack("{s:s, s:s, s:f, s:f, s:I, s:s?}", "name", k.name, "spec",
                   k.text, "compile_ms", (double)k.compile_us * 1e-3, "check_ms",
                   (double)k.check_us * 1e-3, "code_bytes",
-                  (json_int_t)k.code_bytes, "refused", k.refused));
+                  (json_int_t)k.code_bytes, "error", k.error));
   return all;
 }
 
@@ -419,7 +419,7 @@ static void print_json(warm_job *j) {
   json_t *root = json_pack(
       "{s:o, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o}", "model",
       text_json(j->o.model), "shapes", (json_int_t)n->good, "of",
-      (json_int_t)total_shapes(j), "refused_shapes", (json_int_t)n->refused,
+      (json_int_t)total_shapes(j), "rejected_shapes", (json_int_t)n->refused,
       "incomplete_shapes", (json_int_t)n->incomplete, "nodes_left",
       (json_int_t)n->nodes_left, "steps", (double)n->steps / (double)n->good,
       "kernel_steps", (double)n->kernels / (double)n->good, "plan_us",
@@ -430,7 +430,7 @@ static void print_json(warm_job *j) {
                 (json_int_t)s->kernels_requested, "added_by_last_half",
                 (json_int_t)(s->kernels_requested - n->requested_by_half),
                 "tiers", tiers_json(s), "compiled", (json_int_t)s->kernels,
-                "refused", (json_int_t)s->kernels_failed, "code_bytes",
+                "failed", (json_int_t)s->kernels_failed, "code_bytes",
                 (json_int_t)s->code_bytes, "settled", j->settled, "compile_ms",
                 spread_json(j->compile_ms, j->n_kernels), "check_ms",
                 spread_json(j->check_ms, j->n_kernels), "compiled_kernels",

@@ -1,8 +1,10 @@
-// planted/planted.c -- A worker whose kernels are correct but 1.5 times slower:
-// after each kernel of limber-jit they wait for half of the time that it took.
+// bench/planted/planted.c -- A worker whose kernels are correct but take 1.5
+// times as long: each calls the kernel of limber-jit, then waits for half of
+// the time that the call took. Trials must demote these kernels
+// (bench/trials.py).
 //
-// This is limber-jit, linked with a wrapper around lb_toolchain_compile (see
-// CMakeLists.txt).
+// The worker is limber-jit, linked with a wrapper around lb_toolchain_compile
+// (--wrap in bench/CMakeLists.txt).
 #include <string.h>
 
 #include "toolchain/toolchain.h"

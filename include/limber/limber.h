@@ -439,10 +439,10 @@ typedef struct limber_session_options {
   int compile_ops;  // limber_compile_ops; 0: as the runtime
   // 0: loading ends with a warm-up, so that the first request is fast. The
   // warm-up plans and runs the model once, with small guessed sizes and zeros
-  // as data. It takes a quarter of the load time, at least 2 ms and at most
-  // 10 ms, and prefaults memory for values: at most 8 MB, and at most 8 MB more
-  // for other threads. It requests the kernels that every request needs,
-  // whatever its sizes, and has no other visible effect. -1: no warm-up.
+  // as data. It may take a quarter of the load time, but at least 2 ms and at
+  // most 10 ms. It then prefaults memory for values: at most 8 MB, and at most
+  // 8 MB more for other threads. It requests the kernels that every request
+  // needs, whatever its sizes, and has no other visible effect. -1: no warm-up.
   int load_warmup;
   // 1: every operator runs on its reference implementation in plain C, and no
   // kernel is used or compiled; for comparing results. 0: use kernels.
@@ -515,8 +515,8 @@ typedef struct limber_run_options {
   // the deadline had passed before the call, and the run is cancelled at once.
   double timeout;
   const limber_cancel *cancel;  // NULL: the run cannot be cancelled
-  // Bytes for the values of this run, in addition to the session's limit. 0:
-  // only the session's limit applies.
+  // Bytes for the values of this run; if the session has a limit too, the
+  // smaller one applies. 0: only the session's limit applies.
   uint64_t memory_limit;
   // The caller's memory for intermediate values, aligned to 64 bytes, which the
   // run uses in place of memory that Limber holds. NULL: Limber's memory.
@@ -725,10 +725,10 @@ LIMBER_API limber_status limber_runtime_stats(limber_runtime *runtime,
                                               limber_stats *out);
 
 typedef struct limber_kernel_info {
-  size_t size;          // sizeof this struct, set by the caller
-  const char *name;     // as perf and the files of LIMBER_DUMP_OBJECTS show it
-  const char *text;     // what it computes and assumes, and its instruction set
-  const char *refused;  // why compilation failed; NULL: it succeeded
+  size_t size;        // sizeof this struct, set by the caller
+  const char *name;   // as perf and the files of LIMBER_DUMP_OBJECTS show it
+  const char *text;   // what it computes and assumes, and its instruction set
+  const char *error;  // why compilation failed; NULL: it succeeded
   uint64_t compile_us, check_us;  // time to compile it, and to check it
   uint64_t code_bytes;
 } limber_kernel_info;

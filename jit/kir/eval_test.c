@@ -1,4 +1,4 @@
-// kir/eval_test.c -- Compares each operation with plain C, edge values first.
+// kir/eval_test.c -- Compares each operation with plain C, at edge values.
 #include "kir/testkit.h"
 
 #include <math.h>
@@ -93,7 +93,8 @@ static wide widen(lb_dtype t, uint64_t bits) {
   return t == LB_U64 ? (wide)bits : (wide)lb_kconst_int(&in);
 }
 
-// All pairs of the values, truncated to the dtype.
+// Checks integer operations and comparisons on all pairs of `values`, truncated
+// to the dtype.
 static void check_ints(lb_dtype t, const uint64_t *values, size_t n_values) {
   size_t size = lb_dtype_size(t), n = n_values * n_values;
   size_t padded = (n + LANES - 1) / LANES * LANES;
@@ -338,7 +339,7 @@ static void fma_rounds_once(void **state) {
   float x[8] = {1 + 0x1p-12f,  3, INFINITY,  -0.0f,
                 -1 - 0x1p-11f, 1, -INFINITY, -0.0f};
   assert_ok(run_kernel(&k, (lb_karg[]){lb_karg_mem(x, sizeof x)}, 1, 1));
-  assert_true(x[0] == 0x1p-24f);  // lost if the product were rounded
+  assert_true(x[0] == 0x1p-24f);  // 0 if the product were rounded
   assert_true(x[1] == 10 && isnan(x[2]) && x[3] == 0 && !signbit(x[3]));
   lb_kernel_fini(&k);
 }
@@ -450,6 +451,8 @@ static void tail_handles_any_length(void **state) {
   lb_kernel_fini(&k);
 }
 
+// Lane i of the lower half is combined with lane i of the upper half, until one
+// lane is left.
 static void reductions_combine_halves(void **state) {
   (void)state;
   float x[9] = {1e8f, 3, -1e8f, 0.5f, 1, 5, 7, -2};

@@ -1,4 +1,5 @@
-// kir/text_test.c -- Printed text is parsed back to equal bytes.
+// kir/text_test.c -- The text of a kernel is parsed back to equal bytes, and
+// errors name the line.
 #include "kir/testkit.h"
 
 #define ALL_KINDS                                    \

@@ -3,7 +3,7 @@
 //
 // Events arrive on a thread of the runtime, which takes the GIL for each call.
 // It must not wait for the GIL once the interpreter is finalising: `calls`
-// counts the calls that may wait for it. Python calls `_stop_events` at exit,
+// counts the calls that may wait for it. At exit, Python calls `_stop_events`,
 // which lets no more calls begin and waits for those that have begun.
 #include <pthread.h>
 #include <sched.h>
@@ -11,7 +11,7 @@
 
 #include "extension.h"
 
-enum { STOPPED = 1 << 30 };  // added to `calls` when the interpreter ends
+enum { STOPPED = 1 << 30 };  // added to `calls` by _stop_events
 
 static atomic_int calls;
 

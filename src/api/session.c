@@ -332,7 +332,7 @@ limber_status limber_session_kernel(limber_session *session, size_t i,
         lb_error(LB_INVALID, "kernel %zu has not been compiled", i), NULL);
   limber_kernel_info info = {.name = b.name,
                              .text = b.text,
-                             .refused = b.error,
+                             .error = b.error,
                              .compile_us = b.compile_us,
                              .check_us = b.check_us,
                              .code_bytes = b.code_bytes};

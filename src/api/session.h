@@ -14,7 +14,7 @@
 typedef struct lb_ports {
   limber_value_info *infos;  // in the session's arena
   size_t n;
-  lb_map by_name;  // to an element of infos
+  lb_map by_name;  // name -> element of infos
 } lb_ports;
 
 struct limber_session {
@@ -26,8 +26,9 @@ struct limber_session {
   lb_arena arena;
   lb_ports inputs, outputs;
   limber_property *properties;  // in the arena
-  // One flag per output: its declared dims are still compared with the results
-  // of runs. The first difference clears it, so that there is one warning.
+  // One flag per output, in the arena: whether runs compare their result with
+  // the declared dims. The first difference clears it, so that only one run
+  // warns.
   atomic_bool *check_declared;
 };
 
@@ -40,8 +41,8 @@ lb_status lb_api_run(limber_session *s, const limber_tensor *inputs,
 lb_status lb_api_plan(limber_session *s, const limber_signature *what,
                       limber_plan_info *out);
 
-// Converts run options; `options` may be NULL. how->limits points to *limits.
-// The timeout counts from this call.
+// Converts run options. how->limits points to *limits, or is NULL if `options`
+// is. The timeout counts from this call.
 lb_status lb_run_options_read(const limber_run_options *options,
                               lb_run_limits *limits, lb_run_how *how);
 
@@ -52,13 +53,14 @@ lb_status lb_api_read_input(const limber_tensor *t, bool planning,
                             lb_tensor *out);
 // Converts the memory and strides that a caller supplies for a result.
 lb_status lb_api_read_output(const limber_tensor *t, lb_output *out);
-// Writes a result into the caller's tensor.
+// Fills in the caller's tensor: dtype, dims and memory of a result. No element
+// is copied.
 void lb_api_write_output(limber_runtime *runtime, const lb_output *from,
                          limber_tensor *to);
 
-// Compare the outputs with the types that the model declares for them; a
+// These compare the outputs with the types that the model declares for them; a
 // difference causes a warning. The first compares inferred types when the model
-// is loaded, the second the results of a run.
+// is loaded, the second compares the dims of a run's results.
 lb_status lb_declared_check_model(limber_session *s);
 void lb_declared_check_run(limber_session *s, const lb_output *outputs);
 

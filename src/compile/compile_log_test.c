@@ -1,4 +1,4 @@
-// compile/compile_log_test.c
+// compile/compile_log_test.c -- tests records, and files of compiled objects.
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -69,7 +69,8 @@ static void names_are_unique_per_key(void **state) {
   lb_compile_log_fini(&b);
 }
 
-// It is evicted and compiled again repeatedly.
+// A key whose kernel is evicted and compiled again many times reuses its
+// record.
 static void a_key_has_one_record(void **state) {
   (void)state;
   lb_compile_log b;

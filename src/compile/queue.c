@@ -54,7 +54,7 @@ double lb_queue_payback(const lb_queue *q, const lb_slot *slot) {
   return 1e-3 * lb_queue_priority(q, slot) / WINDOW_S;  // ns per us
 }
 
-static void learn(double *x, double uses) { *x += LEARN_RATE * (uses - *x); }
+static void learn(double *x, double seen) { *x += LEARN_RATE * (seen - *x); }
 
 void lb_queue_learn_cost(lb_queue *q, const lb_slot *slot, double us) {
   learn(&q->cost_us[slot->key.spec.form], us > 1 ? us : 1);

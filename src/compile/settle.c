@@ -111,13 +111,13 @@ static lb_status wait_for_all(settler *t, uint64_t failures) {
     if (t->out_of_memory) return lb_oom();
     lb_status st = fault_since(s, failures);
     if (lb_failed(st)) return shortfall(t, st);
-    int64_t n_pending = end - lb_clock_ns();
-    if (n_pending <= 0)
+    int64_t left_ns = end - lb_clock_ns();
+    if (left_ns <= 0)
       return shortfall(t, lb_error(LB_CANCELLED,
                                    "not settled in the time given: %zu kernels "
                                    "are still to be compiled by '%s'",
                                    t->n_pending, s->worker));
-    lb_word_wait(&s->progress, seen, n_pending);
+    lb_word_wait(&s->progress, seen, left_ns);
   }
 }
 

@@ -1,32 +1,33 @@
-// compile/slot_profile.h -- what the service knows about a slot: its use by
-// runs, and the state of its compilation.
+// compile/slot_profile.h -- what the compile service knows about a slot: its
+// use by runs, and the state of its compilation.
 //
 // A slot gets a profile when the service first needs one, and keeps it for the
-// life of its table (lb_slots_attach). Runs write to it without a lock; all
-// accesses by runs except to `next` are relaxed.
+// life of its table (lb_slots_attach). Runs write to it without a lock.
+// Their counts and times use relaxed order; `next` is published by the
+// compare-and-swap that pushes the slot on the service's stack.
 #ifndef LB_COMPILE_SLOT_PROFILE_H
 #define LB_COMPILE_SLOT_PROFILE_H
 
 #include "cache/slots.h"
 
 typedef struct lb_slot_profile {
-  _Atomic(lb_slot *) next;  // in the stack of slots to queue
+  _Atomic(lb_slot *) next;  // in the service's stack of slots to queue
   atomic_bool queued;       // on the stack, in the queue or being compiled
   atomic_int urgent;        // above 0: callers wait for it; higher first
-  atomic_uint uses;         // runs that used it
+  atomic_uint uses;         // runs that used it since it was last compiled
   atomic_uint compile_threshold;  // the lowest of the sessions that use it; 0:
                                   // none has reported
   _Atomic uint64_t run;           // the last run that used it
   atomic_uint session;            // the session of that run
-  _Atomic uint64_t ns;            // total time of runs in its step
-  _Atomic uint64_t last_job;      // number of the job that compiled it last
-  _Atomic int64_t backoff_until;  // ns; it is not taken before
-  atomic_bool too_large;          // the backoff is because the cache is full
-  // Used by the compile thread only.
-  int failures;       // of the worker at this slot
-  bool searched;      // for on disk
+  _Atomic uint64_t ns;            // time of runs in its steps; decays (queue.c)
+  _Atomic uint64_t last_job;      // number of the job that last got its kernel
+  _Atomic int64_t backoff_until;  // ns; it is not compiled before
+  atomic_bool too_large;  // the backoff is because it does not fit the cache
+  // Used by the compile thread only, except seq.
+  int failures;       // of the worker while it compiled this slot
+  bool searched;      // its kernel was searched for on disk
   bool trial_passed;  // a kernel of it was on trial, and kept
-  uint64_t seq;       // order of arrival in the queue
+  uint64_t seq;       // order of arrival in the queue; under service.lock
 } lb_slot_profile;
 
 // NULL: the slot has none yet. Every queued slot has one.

@@ -1,7 +1,8 @@
 // graph/infer.c -- runs the shape rules for one node or a whole graph.
 //
-// Rules return plain messages; lb_infer_node puts operator and name in front,
-// so that every failure of a rule, overflow included, names its node.
+// Rules return plain messages; lb_infer_node puts the operator and the node's
+// name in front, so that every failure of a rule, overflow included, names its
+// node.
 #include "graph/infer.h"
 
 #include <stdarg.h>
@@ -66,7 +67,7 @@ static lb_status run_channels_last(lb_infer *c, lb_shape_fn *shape) {
 static lb_status run_rule(lb_infer *c) {
   const lb_op_info *op = &lb_op_infos[c->node->op];
   LB_TRY(check_present(c, op));
-  if (c->node->n_out == 0) return LB_OK;  // rules may rely on at least one
+  if (c->node->n_out == 0) return LB_OK;  // rules rely on one output
   bool last = lb_op_channels_last(c->node);
   LB_TRY(last ? run_channels_last(c, op->shape) : op->shape(c));
   for (int o = 0; o < (int)c->node->n_out; o++) LB_TRY(check_output(c, o));
@@ -106,7 +107,8 @@ lb_status lb_infer_fresh(lb_infer *c, int out_index, int rank) {
   return LB_OK;
 }
 
-// The planner runs these nodes; their outputs were inferred with the graph.
+// The rule of If, Loop and Scan. lb_infer_graph infers their outputs together
+// with their regions; this rule only repeats the dtypes.
 lb_status lb_shape_control(lb_infer *c) {
   for (uint32_t o = 0; o < c->node->n_out; o++) {
     const lb_value *v = c->node->out[o];
@@ -118,8 +120,8 @@ lb_status lb_shape_control(lb_infer *c) {
 // -- a graph -----------------------------------------------------------------
 
 // Bodies of loops are walked again while carried shapes widen. Nested loops
-// multiply that, so after `budget` node visits carried shapes are widened at
-// once.
+// multiply the number of walks, so after `budget` node visits the ranks of
+// carried values become unknown at once.
 typedef struct infer_walk {
   lb_graph *g;
   lb_arena scratch;  // emptied after each node of the main region
@@ -187,7 +189,7 @@ static bool same_known(const lb_vinfo *a, const lb_vinfo *b) {
   return true;
 }
 
-// Reduces a to what holds for both a and b.
+// Replaces a by the join of a and b: it keeps what is equal in both.
 static lb_status join(infer_walk *w, const lb_node *n, lb_vinfo *a,
                       const lb_vinfo *b) {
   if (a->dtype != b->dtype)
@@ -205,8 +207,9 @@ static lb_status join(infer_walk *w, const lb_node *n, lb_vinfo *a,
 // -- If
 
 // A branch that is invalid at these shapes is not an error of the model as long
-// as it is not taken (a Squeeze guarded by a test of its dim): a model only
-// fails here if neither branch is valid.
+// as it is not taken (a Squeeze guarded by a test of its dim). Inference fails
+// only if neither branch is valid, or if the branch that is known to be taken
+// is invalid. *why receives the error of an invalid branch.
 static lb_status walk_branch(infer_walk *w, const lb_node *n, lb_region *r,
                              bool *runs, lb_status *why) {
   bind_captures(n, r);
@@ -218,7 +221,7 @@ static lb_status walk_branch(infer_walk *w, const lb_node *n, lb_region *r,
   return LB_OK;
 }
 
-// The region that runs, if that is known already; otherwise -1.
+// The index of the region that runs, if that is known already; otherwise -1.
 static int taken_branch(const lb_node *n) {
   lb_infer c = {.node = n, .in = info_of(n->in[0])};
   int64_t cond;
@@ -240,7 +243,7 @@ static lb_status join_branches(infer_walk *w, lb_node *n, const bool *runs) {
         LB_TRY(join(w, n, v, from));
     }
     v->data = NULL;
-    // A branch that was left out may still yield another shape.
+    // The branch found invalid may still be taken, and yield another shape.
     if (!one && (!runs[0] || !runs[1])) {
       forget_contents(v);
       v->rank = -1;
@@ -252,7 +255,8 @@ static lb_status join_branches(infer_walk *w, lb_node *n, const bool *runs) {
 static lb_status infer_if(infer_walk *w, lb_node *n) {
   bool runs[2] = {false, false};
   lb_status why = LB_OK;
-  if (n->n_regions != 2) return lb_error(LB_INTERNAL, "If has two regions");
+  if (n->n_regions != 2)
+    return lb_error(LB_INTERNAL, "If must have two regions");
   LB_TRY(check_control(n, n->in[0], LB_BOOL, "the condition"));
   for (int r = 0; r < 2; r++) {
     lb_status st = walk_branch(w, n, n->regions[r], &runs[r], &why);
@@ -330,7 +334,8 @@ static lb_status widen_to_fixpoint(infer_walk *w, carried *x,
   return LB_OK;
 }
 
-// The value after the last iteration: varying dims get fresh symbols.
+// Sets `out` to the value after the last iteration. Its varying dims get fresh
+// symbols, because those in the body stand for the dims of any one iteration.
 static lb_status set_carried_output(infer_walk *w, const carried *x, uint32_t k,
                                     lb_value *out) {
   if (!out) return LB_OK;
@@ -341,7 +346,8 @@ static lb_status set_carried_output(infer_walk *w, const carried *x, uint32_t k,
   return LB_OK;
 }
 
-// Stacks values of shape `slice` along a new axis.
+// Sets `out` to values of shape `slice`, one per iteration, stacked along a new
+// axis.
 static lb_status stack(const lb_node *n, const lb_vinfo *slice, int64_t axis,
                        lb_dim iterations, lb_value *out) {
   if (!out) return LB_OK;
@@ -391,8 +397,8 @@ static lb_status infer_loop(infer_walk *w, lb_node *n) {
   return LB_OK;
 }
 
-// The slice of one scanned input that an iteration reads, and the number of
-// iterations.
+// Computes the slice of one scan input that an iteration reads, and the number
+// of iterations. *counted: an earlier scan input has set *iterations.
 static lb_status unstack(const lb_node *n, const lb_vinfo *in, int64_t axis,
                          lb_vinfo *slice, lb_dim *iterations, bool *counted) {
   *slice = *in;

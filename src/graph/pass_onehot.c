@@ -1,20 +1,23 @@
-// graph/pass_onehot.c -- replaces matmuls with one-hot rows, and elementwise
-// operators on rows of a constant table, by a Gather from another table. Also
-// removes a Gather of all elements of a matrix in order.
+// graph/pass_onehot.c -- rewrites the MatMul of a one-hot matrix and a constant
+// table as a Gather from the table, and moves elementwise operators before a
+// Gather from a constant table, where they are computed at load. Also removes a
+// Gather of all elements of a matrix in order.
 //
-//   MatMul(Cast(x[..., 1] == [0, 1, ..., n-1]), W)  =  W[x], or 0 where x is
-//   not in range; elementwise(Gather(W, x)) = Gather(elementwise(W), x)
-//   Gather(Flatten(x[n,m]), [0..n)[:,1] * m + [0..m)) = x
+//   MatMul(Cast(x == [0, 1, ..., n-1]), W) = Gather(W, x), or 0 where x is not
+//     in [0, n); x has the shape [..., 1]
+//   elementwise(Gather(W, x)) = Gather(elementwise(W), x)
+//   Gather(Flatten(x), i * m + j) = x, for x of shape [n, m], i = [0, ..., n-1]
+//     along one axis and j = [0, ..., m-1] along a later axis
 #include <math.h>
 #include <string.h>
 
 #include "graph/rewrite.h"
 
-#define MAX_TABLE ((int64_t)1 << 18)  // elements; it is computed at load
+#define MAX_TABLE ((int64_t)1 << 18)  // elements; computed at load and kept
 
 // -- one-hot rows ------------------------------------------------------------
 
-// Whether v is 0, 1, ..., n-1 along the last axis.
+// Whether v is the constant 0, 1, ..., n-1 along the last axis.
 static bool counts_up(const lb_value *v, int64_t n) {
   const lb_tensor *t = lb_value_const(v);
   if (!t || (t->dtype != LB_I32 && t->dtype != LB_I64) || t->rank < 1 ||
@@ -26,7 +29,8 @@ static bool counts_up(const lb_value *v, int64_t n) {
   return true;
 }
 
-// A matrix of finite float32, because 0 times infinity or NaN is not 0.
+// The constant v if it is a small matrix of finite float32, else NULL. Others
+// do not match, because 0 times infinity or NaN is not 0.
 static const lb_tensor *finite_table(const lb_value *v) {
   const lb_tensor *t = lb_value_const(v);
   if (!t || t->dtype != LB_F32 || t->rank != 2 || !lb_tensor_is_dense(t))
@@ -38,7 +42,7 @@ static const lb_tensor *finite_table(const lb_value *v) {
   return t;
 }
 
-// x if v is one-hot of x with n columns, or NULL.
+// Returns x if v is the one-hot encoding of x with n columns, else NULL.
 static lb_value *one_hot(const lb_rewrite *rw, const lb_value *v, int64_t n) {
   const lb_node *cast = lb_match_inner(rw, v, LB_OP_Cast);
   const lb_node *eq =
@@ -81,7 +85,8 @@ static lb_status scalar_like(lb_rewrite *rw, const lb_value *x, int64_t v,
   return lb_const_new(rw->graph, "bound", &t, out);
 }
 
-// Row indices into that table: 1 + x, with x clamped to [-1, n].
+// Row indices into the table of add_zero_rows: 1 + x, with x clamped to
+// [-1, rows].
 static lb_status rows_of(lb_rewrite *rw, lb_node *n, lb_value *x, int64_t rows,
                          lb_value **out) {
   lb_value *in[3] = {x}, *one, *axis;
@@ -140,7 +145,8 @@ static lb_status flat(lb_rewrite *rw, const lb_value *v, lb_value **out) {
 
 #define MAX_IN 4
 
-// Which input is gathered; -1: no such node.
+// The index of the input that a Gather produces, if all other inputs are the
+// same for every row; -1: the node does not match.
 static int gathered_input(const lb_rewrite *rw, const lb_node *n) {
   int at = -1;
   if (n->n_in > MAX_IN || lb_rewrite_random(n)) return -1;
@@ -175,17 +181,17 @@ static lb_status visit_elementwise(lb_rewrite *rw, lb_node *n) {
   return lb_node_set_int(rw->graph, n, "axis", 0);
 }
 
-// -- all elements in order
-// -----------------------------------------------------
+// -- all elements in order ---------------------------------------------------
 
-// Whether v is a single integer of that value.
+// Whether v is a constant of one element, the integer `want`.
 static bool is_int(const lb_value *v, int64_t want) {
   const lb_tensor *t = lb_value_const(v);
   return t && (t->dtype == LB_I32 || t->dtype == LB_I64) &&
          lb_tensor_count(t) == 1 && lb_match_int(t, 0) == want;
 }
 
-// The only axis of v that is not 1 if v counts up from 0 along it, else -1.
+// If v is Range(0, n, 1) with axes of size 1 inserted, the axis along which it
+// counts; else -1.
 static int counting_axis(const lb_value *v) {
   const lb_value *from = v;
   const lb_node *n;
@@ -197,13 +203,15 @@ static int counting_axis(const lb_value *v) {
   return -1;
 }
 
+// Whether v is known to be the size d.
 static bool is_dim(const lb_value *v, lb_dim d) {
   if (lb_dim_is_const(d)) return is_int(v, d.k);
   return v->info.known && v->info.n_known == 1 &&
          lb_dim_equal(v->info.known[0], d);
 }
 
-// Whether `rows` counts in steps of m, and `cols`, along a later axis, up to m.
+// Whether `rows` is [0, ..., n-1] * m and `cols`, along a later axis, is
+// [0, ..., m-1], where x has the shape [n, m].
 static bool counts_elements(const lb_value *rows, const lb_value *cols,
                             const lb_vinfo *x) {
   const lb_node *mul = lb_match_op(rows, LB_OP_Mul);
@@ -222,7 +230,8 @@ static bool counts_elements(const lb_value *rows, const lb_value *cols,
   return false;
 }
 
-// The matrix whose elements in order are the data that n gathers from, or NULL.
+// The matrix that a Flatten or Reshape flattens into the data of n, or NULL.
+// Axes of size 1 may follow the flattened axis.
 static lb_value *matrix_of(const lb_node *n) {
   const lb_node *flat = lb_match_op(n->in[0], LB_OP_Flatten);
   if (!flat) flat = lb_match_op(n->in[0], LB_OP_Reshape);
@@ -245,8 +254,9 @@ static lb_status add_ones(lb_rewrite *rw, lb_node *n, const lb_vinfo *like,
   return lb_rewrite_make(rw, n, LB_OP_Unsqueeze, in, 2, v);
 }
 
-// The axes of the indices are added first, so that a pass that undoes the
-// following reshape finds that value.
+// Inserts the size-1 axes of the indices and those of the data separately: a
+// model often reshapes the result to the shape of the indices, and a pass that
+// removes that Reshape then uses the first value.
 static lb_status visit_gather(lb_rewrite *rw, lb_node *n) {
   lb_value *x = matrix_of(n);
   const lb_node *add = lb_match_op(n->in[1], LB_OP_Add);

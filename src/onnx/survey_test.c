@@ -1,3 +1,5 @@
+// onnx/survey_test.c -- the operators of a model are listed, whether or not it
+// can be loaded.
 #include "onnx/model_test.h"
 
 static void operators_are_counted_in_bodies_and_called_functions(void **state) {

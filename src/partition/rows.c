@@ -1,7 +1,7 @@
 // partition/rows.c -- row operations: softmax, normalisation, reductions.
 //
-// A division by a value that is common to a row is one division per row and a
-// multiplication per element.
+// A division by a value that is common to a row is generated as one division
+// per row and one multiplication per element.
 #include <math.h>
 #include <string.h>
 
@@ -55,7 +55,8 @@ static uint8_t emit_norm(lb_specgen *e, const lb_node *n, const uint8_t *src) {
 
 // -- reductions --------------------------------------------------------------
 
-// An infinite maximum must not be subtracted, and need not be.
+// An infinite maximum is replaced by 0, because infinity - infinity is NaN; the
+// result is right without the subtraction.
 static uint8_t log_sum_exp(lb_specgen *e, uint8_t x) {
   lb_dtype t = lb_specgen_dtype(e, x);
   uint8_t top = op1(e, LB_S_RMAX, x);
@@ -112,6 +113,8 @@ FN(ReduceSumSquare) {
 
 // -- axes --------------------------------------------------------------------
 
+// The axis in an attribute. If `trailing`, or if the attribute `flatten` is set
+// (Softmax before opset 13), it and all axes after it.
 static bool one_axis(const lb_node *n, int rank, bool trailing, uint32_t *out) {
   bool flatten = lb_attr_int(n, "flatten", 0) != 0;
   int64_t axis = lb_attr_int(n, "axis", flatten ? 1 : -1);
@@ -122,7 +125,8 @@ static bool one_axis(const lb_node *n, int rank, bool trailing, uint32_t *out) {
   return true;
 }
 
-// The axes in a constant; all axes if there are none.
+// The axes that input 1 lists; all axes if it is absent or empty. False if they
+// are not constant or not valid, or if an empty list means a no-op.
 static bool listed_axes(const lb_node *n, int rank, uint32_t *out) {
   const lb_tensor *t = n->n_in > 1 ? lb_value_const(n->in[1]) : NULL;
   bool given = n->n_in > 1 && n->in[1];
@@ -153,7 +157,7 @@ typedef enum axes_kind { AXIS, TRAILING, LISTED, SPATIAL } axes_kind;
 
 typedef struct rows_op {
   lb_specgen_fn *fn;
-  uint8_t kinds;  // of dtypes
+  uint8_t kinds;  // LB_KIND_* of dtypes
   uint8_t axes;   // axes_kind
   bool reduces;
 } rows_op;
@@ -181,8 +185,8 @@ static const rows_op ops[LB_OP_COUNT] = {
 
 unsigned lb_specgen_row_kinds(lb_op op) { return ops[op].kinds; }
 
-// Reductions that can be computed as a window over positions, and its
-// accumulator.
+// The reductions that can be computed as a window over positions, with the
+// accumulator of that window.
 static const struct {
   bool is;
   lb_acc acc;

@@ -33,8 +33,9 @@ typedef struct lb_disposition {
   uint32_t value;  // id
 } lb_disposition;
 
-#define LB_NOT_NEEDED \
-  ((lb_disposition){.kind = LB_NODE_NOT_NEEDED, .reason = LB_REASON_NOT_ASKED})
+#define LB_NOT_NEEDED                           \
+  ((lb_disposition){.kind = LB_NODE_NOT_NEEDED, \
+                    .reason = LB_REASON_NOT_REQUESTED})
 
 // Whether a step executes the node.
 static inline bool lb_disposition_runs(const lb_disposition *d) {

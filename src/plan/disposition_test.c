@@ -103,7 +103,7 @@ static void views_and_constants_take_no_step(void **state) {
       check_disposition(&f, view, LB_NODE_VIEW, LB_REASON_VIEW);
   assert_int_equal(d->value, view->producer->in[0]->id);
   check_disposition(&f, shape, LB_NODE_COMPUTED, LB_REASON_KNOWN);
-  check_disposition(&f, unread, LB_NODE_NOT_NEEDED, LB_REASON_NOT_ASKED);
+  check_disposition(&f, unread, LB_NODE_NOT_NEEDED, LB_REASON_NOT_REQUESTED);
   end(&f);
 }
 

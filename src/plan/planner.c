@@ -43,7 +43,7 @@ void lb_planner_count(lb_planner *p, const lb_region *r) {
       needed |= n->out[k] && p->tally.uses[n->out[k]->id] > 0;
     p->tally.needed[n->id] = needed;
     if (!needed && p->plan)
-      lb_planner_note(p, n, LB_NODE_NOT_NEEDED, LB_REASON_NOT_ASKED,
+      lb_planner_note(p, n, LB_NODE_NOT_NEEDED, LB_REASON_NOT_REQUESTED,
                       LB_NO_VALUE);
     if (!needed) continue;
     for (uint32_t k = 0; k < n->n_in; k++)
@@ -438,7 +438,8 @@ void lb_planner_drop_unread(lb_planner *p, const lb_node *const *nodes,
       wanted |= lb_planner_is_read(p, x->out[k]);
     if (wanted || !p->tally.needed[x->id]) continue;
     p->tally.needed[x->id] = false;
-    lb_planner_note(p, x, LB_NODE_NOT_NEEDED, LB_REASON_NOT_ASKED, LB_NO_VALUE);
+    lb_planner_note(p, x, LB_NODE_NOT_NEEDED, LB_REASON_NOT_REQUESTED,
+                    LB_NO_VALUE);
     lb_planner_unuse_inputs(p, x);
   }
 }

@@ -1,7 +1,7 @@
 // session/record.c -- records the signatures of runs in a file.
 //
-// Lock order: `set_lock`, then `lock`. A run takes only `lock`, for a table
-// lookup. For writing, the signatures are copied under the lock and printed
+// Lock order: `set_lock`, then `lock`. A run takes only `lock`, to update one
+// table entry. For writing, the signatures are copied under `lock` and printed
 // afterwards.
 #include "session/record.h"
 
@@ -28,23 +28,23 @@ struct lb_recorder {
   const lb_graph *graph;     // borrowed
   const lb_log *log;         // borrowed
   pthread_mutex_t set_lock;  // serialises lb_recorder_set
-  lb_lock lock;              // protects all that follows
+  lb_lock lock;              // protects `map` to `stop`
   lb_map map;                // key -> entry, owned
   entry *first, *last;       // most recent first
   char *path;                // owned; NULL: nothing is recorded
   bool changed;              // since the file was written
-  bool stop;
-  bool warned;
+  bool stop;                 // asks the thread to end
+  bool warned;               // the last write failed and was logged
   pthread_cond_t wake;
   pthread_t thread;
-  bool running;        // there is a thread
+  bool running;        // there is a thread; protected by set_lock
   unsigned forks;      // fork count when the recorder was created
   uint8_t deciding[];  // lb_deciding per input
 };
 
 // -- keys --------------------------------------------------------------------
-// For each result whether it is wanted; for each input dtype and rank, dims,
-// and contents if they decide shapes.
+// A key encodes a signature: for each output, whether it is wanted; for each
+// input, its dtype, rank and dims, and its contents if they decide shapes.
 
 typedef struct record_key {
   char small[INLINE_BYTES];
@@ -95,8 +95,8 @@ static void key_fini(record_key *k) {
   if (k->data != k->small) free(k->data);
 }
 
-// Decodes a key; `s` has space for all inputs and outputs. Data points into the
-// key.
+// Decodes a key. `s` has space for all inputs and outputs; the data of its
+// inputs points into the key.
 static void key_read(const lb_recorder *rec, char *at,
                      lb_recorded_signature *s) {
   const lb_region *r = rec->graph->main;
@@ -147,7 +147,8 @@ static void clear(lb_recorder *r) {
   while (r->first) drop(r, r->first);
 }
 
-// Skipped if there is no memory for it.
+// Adds `times` to the count of a key and makes it the most recent. Without
+// memory for a new key, the key is skipped.
 static void count_key(lb_recorder *r, const record_key *k, uint64_t times) {
   entry *e = lb_map_get(&r->map, k->data, k->size);
   if (e) {
@@ -182,9 +183,9 @@ void lb_recorder_note(lb_recorder *r, const lb_tensor *inputs,
 
 // -- writing -----------------------------------------------------------------
 
-typedef struct copy {  // of all entries, contiguous
-  char *bytes;         // owned
-  entry **list;        // owned
+typedef struct copy {  // a copy of all entries
+  char *bytes;         // owned; the entries, contiguous
+  entry **list;        // owned; points into bytes
   size_t n;
   char *path;  // owned
 } copy;
@@ -199,7 +200,7 @@ static size_t padded(const entry *e) {
   return (sizeof *e + e->size + 15) / 16 * 16;
 }
 
-// With the lock held.
+// Call with the lock held.
 static lb_status take_copy(lb_recorder *r, copy *c) {
   size_t size = 1;
   for (const entry *e = r->first; e; e = e->next) size += padded(e);
@@ -319,7 +320,7 @@ static lb_status start_thread(lb_recorder *r) {
              : lb_error(LB_OOM, "cannot start the thread that writes shapes");
 }
 
-// Input i of the model in a recorded signature.
+// Finds input i of the model in a recorded signature.
 static lb_status take_input(const lb_recorder *r,
                             const lb_recorded_signature *s, uint32_t i,
                             lb_tensor *out) {
@@ -367,7 +368,8 @@ static lb_status count_signature(lb_recorder *r,
   return st;
 }
 
-// Reads the signatures of the file, if it exists, the least frequent first.
+// Reads the signatures of the file, if it exists. The least frequent are
+// counted first, so that they are the least recent and are dropped first.
 static lb_status load_counts(lb_recorder *r, const char *path) {
   lb_shapes shapes = {0};
   if (!lb_file_exists(path)) return LB_OK;
@@ -380,7 +382,7 @@ static lb_status load_counts(lb_recorder *r, const char *path) {
   return st;
 }
 
-// Writes changes, then clears the table and the file name.
+// Stops the thread, writes changes, then clears the table and the file name.
 static lb_status finish(lb_recorder *r) {
   stop_thread(r);
   lb_status st = write_now(r);
@@ -421,7 +423,7 @@ lb_status lb_recorder_set(lb_recorder *r, const char *path) {
   return st;
 }
 
-// -- life --------------------------------------------------------------------
+// -- lifecycle ---------------------------------------------------------------
 
 static void init_wake(pthread_cond_t *wake) {
   pthread_condattr_t monotonic;

@@ -1,7 +1,7 @@
-// session/trial_run_test.c -- trials of kernels against what they replace, with
-// everything but the compiler. The fake kernels are so fast or so slow that
-// noise does not matter: one computes nothing, the other loops for a while
-// first.
+// session/trial_run_test.c -- trials of kernels against their baselines, with
+// everything but the compiler. The fake kernels write no output. The one of the
+// worker "kernel" returns at once and the one of "sluggish" loops for a while,
+// so that noise does not matter.
 #include "session/session.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ typedef struct fixture {
   lb_log log;
 } fixture;
 
-// y = exp(x), which runs by its cover while there is no kernel.
+// Opens a session for y = exp(x), which runs its cover until there is a kernel.
 static void open_session(fixture *f) {
   ok(lb_graph_new(&f->graph));
   lb_value *x = param(f->graph->main, "x", LB_F32, DIMS(-1));
@@ -49,8 +49,8 @@ static void close_session(fixture *f) {
   lb_graph_free(f->graph);
 }
 
-// Everything that a process has. `name` is that of the fake worker; n: elements
-// of x.
+// Creates everything that a process has. `name` selects what the fake worker
+// does (compile/fake_worker_test.c); x has n elements.
 static void begin(fixture *f, const char *name, int64_t n, bool with_store) {
   char directory_path[PATH_MAX];
   snprintf(directory_path, sizeof directory_path, "%s/store", f->dir.path);
@@ -109,8 +109,8 @@ static int tear_down(void **state) {
   return 0;
 }
 
-// The first element of the result: 1 if it was computed, else what the memory
-// held before.
+// Runs the model and returns the first element of the result: exp(0) = 1 if the
+// cover ran, and 0, as the memory was before, if a fake kernel did.
 static float run(fixture *f) {
   float *y = calloc((size_t)f->n, sizeof *y);
   assert_non_null(y);
@@ -143,7 +143,7 @@ static lb_kernel_builder_stats counts(const fixture *f) {
   return lb_service_count(f->service).kernels;
 }
 
-// A kernel becomes visible a moment before its trial is open.
+// A kernel becomes visible a moment before its trial opens.
 static void run_until_on_trial(fixture *f) {
   int64_t limit = lb_clock_ns() + LONG_NS;
   run_until_published(f);
@@ -153,8 +153,8 @@ static void run_until_on_trial(fixture *f) {
   }
 }
 
-// Returns the number of runs until the trial was decided. It is acted upon a
-// little later.
+// Runs until the kernel is kept or demoted, which happens a little after the
+// trial is decided. Returns the number of runs that began with an open trial.
 static int run_until_decided(fixture *f) {
   int64_t limit = lb_clock_ns() + LONG_NS;
   int runs = 0;
@@ -262,7 +262,7 @@ static void eviction_ends_a_trial(void **state) {
   assert_int_equal(lb_slot_trial_state(the_slot(f)), LB_TRIAL_NONE);
   for (int i = 0; i < 9; i++) assert_float_equal(run(f), 1, 0);
   lb_lru_set_capacity(&f->lru, 1 << 20);
-  run_until_published(f);  // it comes back, and is tried
+  run_until_published(f);  // it is published again and gets a trial
   run_until_decided(f);
   assert_demoted(f);
   end(f);

@@ -97,8 +97,8 @@
 #define LB_SPEC_MAX_OUT 4
 #define LB_SPEC_MAX_SCALARS 8
 #define LB_SPEC_LANES 64    // of a reduction
-#define LB_SUM_COLS 16384   // elements of a row that each lane sums at once
-#define LB_SUM_TAPS 25      // elements of a window, likewise
+#define LB_SUM_COLS 16384   // elements of a row in a block: 256 for each lane
+#define LB_SUM_TAPS 25      // elements of a window in a block
 #define LB_SUM_BLOCKS 16    // blocks of LB_SUM_TAPS that are summed at once
 #define LB_PANEL_COLS 16    // columns of a panel: PANEL and PANEL_K4
 #define LB_PANEL_K2_COLS 8  // columns of a panel: PANEL_K2

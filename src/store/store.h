@@ -83,7 +83,7 @@ lb_status lb_store_drop(lb_store *s, lb_hash128 key);
 
 typedef enum lb_lease_state {
   LB_LEASE_GRANTED,  // this store holds it until it releases it or exits
-  LB_LEASE_BUSY,     // another process holds it: retry later, after a get
+  LB_LEASE_BUSY,     // another store holds it: retry later, after a get
 } lb_lease_state;
 
 // A caller that has been refused for `seconds`, over repeated calls, is granted

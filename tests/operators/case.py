@@ -1,4 +1,5 @@
-"""A case: one node, or a graph, with its inputs; as a model, and its result."""
+"""Test cases of one node: inputs and attributes, the model that contains it,
+and the result of running a model in ONNX Runtime."""
 
 import re
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ IR_VERSION = 10
 
 
 class Const(np.ndarray):
-    """An array that has to be an initializer."""
+    """An array that must be an initializer of the model."""
 
 
 def const(array):
@@ -22,16 +23,16 @@ def const(array):
 
 @dataclass
 class Case:
-    """inputs: arrays; None: the input is omitted."""
+    """A node with its inputs: arrays, or None for an input that is omitted."""
 
     op: str
     opset: int
     inputs: list
     attrs: dict = field(default_factory=dict)
     n_out: int = 1
-    skipped: tuple = ()  # outputs that are not requested
-    constants: tuple = ()
-    shapes: dict = field(default_factory=dict)
+    skipped: tuple = ()  # indices of outputs that the node omits
+    constants: tuple = ()  # indices of inputs that are initializers
+    shapes: dict = field(default_factory=dict)  # declared shapes by input index
 
     def feeds(self):
         return {f"x{i}": np.asarray(x) for i, x in enumerate(self.inputs)
@@ -76,14 +77,15 @@ def attribute(name, value):
 
 
 def seal(graph, opset):
+    """The bytes of the model that consists of `graph`."""
     return helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", opset)],
         ir_version=IR_VERSION).SerializeToString()
 
 
 def single(draw, inputs, n_out=1, skipped=(), **attrs):
-    """A case of the drawn operator; draws which inputs are constants, and which
-    shapes the model declares for the others."""
+    """Returns a case of the drawn operator. Draws which inputs are constants,
+    and which shapes the model declares for the others."""
     attrs = {k: v for k, v in attrs.items() if v is not None}
     present = [i for i, x in enumerate(inputs) if x is not None]
     p = draw.pick([0.0, 0.0, 0.3, 1.0])
@@ -95,7 +97,7 @@ def single(draw, inputs, n_out=1, skipped=(), **attrs):
 
 
 def declared(draw, i, shape):
-    """The declared shape of an input: None, symbols, or sizes."""
+    """Draws the declared shape of an input: None, or symbols and sizes."""
     style = draw.int(0, 9)
     if i and len(shape) == 1 and draw.chance(0.7):
         return shape  # a list of sizes or axes: models declare its length
@@ -108,19 +110,20 @@ def declared(draw, i, shape):
 
 # -- running ------------------------------------------------------------------
 
-# ONNX Runtime has no kernel, or one that supports less than the schema.
+# Errors of ONNX Runtime when it has no kernel, or one that supports less than
+# the schema allows.
 NO_KERNEL = re.compile(
     r"NOT_IMPLEMENTED|not implemented|Type Error|does not support|"
     r"not supported|unsupported|layout_ == 0 was false", re.I)
 
 
 # What Limber raises when it rejects a model or its inputs. Any other exception
-# is a bug of Limber.
+# is a bug in Limber.
 REFUSALS = ("InvalidModel", "InvalidArgument", "Unsupported")
 
 
 class Failure:
-    """The exception of an engine."""
+    """The exception that an engine raised instead of returning a result."""
 
     def __init__(self, error):
         self.kind = type(error).__name__
@@ -156,6 +159,7 @@ def reference_options():
 
 
 def run_theirs(model, feeds):
+    """The results of ONNX Runtime, or a Failure."""
     try:
         session = onnxruntime.InferenceSession(model, reference_options(),
                                                ["CPUExecutionProvider"])

@@ -87,7 +87,7 @@ def test_python_explains(open_model, model):
     feeds = {"x": np.ones((4, 4), np.float32)}
     steps = {s["name"]: s for s in session.explain(["n"], feeds)}
     assert steps["twice"]["skipped"] and steps["twice"]["reason"] == "known"
-    assert steps["sum"]["reason"] == "not_asked"
+    assert steps["sum"]["reason"] == "not_requested"
     steps = session.profile(["z"], feeds)
     assert [(s["name"], s["reason"], s["skipped"]) for s in steps] \
         == [("sum", "reference_only", False)]

@@ -1,9 +1,9 @@
-// device/reference/cast_test.c -- every conversion, its rounding and its
-// limits.
+// device/reference/cast_test.c -- Cast between all pairs of dtypes: rounding
+// and out-of-range values; BitCast.
 #include "device/reference/formula_test.h"
 
-// Small integers are representable in every dtype, so every pair must preserve
-// them.
+// The integers 0 to 127 are representable in every dtype but bool, so a cast
+// between any two dtypes must preserve them. With bool, only 0 and 1 are cast.
 static void pair_one(test_case *t) {
   int64_t dims[LB_MAX_RANK];
   int rank = case_dims(t, 0, 4, dims), n = LB_DTYPE_COUNT - 1;
@@ -70,8 +70,9 @@ static void out_of_range_values_are_defined(void **state) {
 
 static void f16_and_bf16_round_to_even_once(void **state) {
   (void)state;
-  // Values just above the midpoint of two neighbours: converting through float
-  // would first round to the midpoint, then down to even.
+  // Some values are within 2^-40 of the midpoint of two neighbours: converting
+  // them through float would first round to the midpoint, then to the even
+  // neighbour, which is not the nearest.
   CAST(LB_F64, LB_F16, 4,
        LIST(1 + 0x1p-11, 1 + 0x1p-11 + 0x1p-40, 65519.99, 65520),
        LIST(1, 1 + 0x1p-10, 65504, INFINITY));

@@ -1,10 +1,10 @@
-// device/reference/conv_test.c -- convolutions against their definition: every
-// window, every tap.
+// device/reference/conv_test.c -- convolutions against their definition, a sum
+// over all taps of a window.
 #include "device/reference/number_test.h"
 #include "device/reference/window.h"
 
-typedef struct spec {
-  int n;  // spatial axes
+typedef struct spec {  // sizes and attributes of a convolution
+  int n;               // number of spatial axes
   int64_t group, in[LB_MAX_RANK], out[LB_MAX_RANK], kernel[LB_MAX_RANK];
   int64_t stride[LB_MAX_RANK], dilation[LB_MAX_RANK], pads[2 * LB_MAX_RANK];
 } spec;
@@ -29,13 +29,14 @@ static void add_attrs(test_case *t, spec *s) {
   case_attr_ints(t, "pads", s->pads, 2 * s->n);
 }
 
+// Sets dims to a, b and the spatial dims.
 static void full(const spec *s, const int64_t *spatial, int64_t a, int64_t b,
                  int64_t *dims) {
   dims[0] = a, dims[1] = b;
   memcpy(dims + 2, spatial, (size_t)s->n * sizeof *spatial);
 }
 
-// One element of y; o is its index.
+// The element of y at index o, without the bias.
 static double conv_sum(const test_case *t, const spec *s, const int64_t *o) {
   const lb_tensor *x = &t->in[0], *w = &t->in[1];
   int64_t per_in = w->dims[1], per_out = w->dims[0] / s->group;
@@ -88,8 +89,8 @@ static void conv_one(test_case *t) {
 }
 CASE_TEST(conv_is_the_sum_over_windows, 150, conv_one)
 
-// One element of a transposed convolution: the sum over the inputs that
-// contribute to it.
+// The element of a transposed convolution at index o: the sum over the inputs
+// that contribute to it.
 static double transposed_sum(const test_case *t, const spec *s,
                              const int64_t *o) {
   const lb_tensor *x = &t->in[0], *w = &t->in[1];

@@ -1,5 +1,5 @@
-// device/reference/matmul_test.c -- MatMul, Gemm and Einsum against explicit
-// sums.
+// device/reference/matmul_test.c -- MatMul, Gemm, their integer and quantised
+// forms, and Einsum against explicit sums.
 #include "device/reference/number_test.h"
 
 static int64_t size_near_a_block(test_case *t) {
@@ -13,7 +13,8 @@ static lb_dtype any_sum(test_case *t) {
   return all[case_int(t, 0, 7)];
 }
 
-// Element [i][j] of the matrix of x at this batch index.
+// Element [i][j] of the matrix of x at this batch index, which has `rank` axes
+// and is broadcast.
 static double element(const lb_tensor *x, const int64_t *batch, int rank,
                       int64_t i, int64_t j) {
   int64_t at[LB_MAX_RANK] = {0};
@@ -174,21 +175,23 @@ static void results_do_not_depend_on_threads(void **state) {
 static void quantised_matmul_rounds_and_saturates(void **state) {
   (void)state;
   test_case t = {0};
-  const int64_t a[] = {1, 2}, b[] = {2, 3}, y[] = {1, 3};
+  const int64_t a[] = {1, 2}, b[] = {2, 4}, y[] = {1, 4};
+  const double w[] = {1, -1, 100, -128, 2, 0, 100, -128};
   case_begin(&t, LB_OP_QLinearMatMul);
   case_in(&t, number_list(&t, LB_U8, 2, a, (double[]){130, 140}));
   case_in(&t, number_list(&t, LB_F32, 0, a, (double[]){0.5}));
   case_in(&t, number_list(&t, LB_U8, 0, a, (double[]){128}));
-  case_in(&t, number_list(&t, LB_I8, 2, b, (double[]){1, -1, 100, 2, 0, 100}));
+  case_in(&t, number_list(&t, LB_I8, 2, b, w));
   case_in(&t, number_list(&t, LB_F32, 0, a, (double[]){1}));
   case_in(&t, number_list(&t, LB_I8, 0, a, (double[]){0}));
-  case_in(&t, number_list(&t, LB_F32, 0, a, (double[]){4}));
+  case_in(&t, number_list(&t, LB_F32, 0, a, (double[]){2}));
   case_in(&t, number_list(&t, LB_U8, 0, a, (double[]){3}));
   t.out[0] = case_dense(&t, LB_U8, 2, y);
   assert_int_equal(case_run(&t, lb_reference_QLinearMatMul), LB_CODE_OK);
-  // 26/8 = 3.25, -2/8 = -0.25, 1400/8 = 175: then plus 3.
-  const uint8_t want[] = {6, 3, 178};
-  assert_memory_equal(t.out[0].data, want, 3);
+  // The sums 26, -2, 1400 and -1792 are scaled by 0.5 * 1 / 2 to 6.5, -0.5, 350
+  // and -448 and rounded to even, and the zero point 3 is added.
+  const uint8_t want[] = {9, 3, 255, 0};
+  assert_memory_equal(t.out[0].data, want, 4);
   case_end(&t);
 }
 
@@ -210,8 +213,8 @@ static void parameters_that_do_not_fit_are_refused(void **state) {
 
 // -- Einsum ------------------------------------------------------------------
 
-// Equations such as "bij,bjk->bik" by their definition: every label is a
-// counter.
+// Computes equations such as "bij,bjk->bik" by definition: each label is a loop
+// index.
 static void einsum_one(test_case *t) {
   static const char *const all[] = {
       "ij,jk->ik",   "bij,bkj->bik", "ii->i",      "ii->",
@@ -280,13 +283,14 @@ static void einsum_broadcasts_its_ellipsis(void **state) {
   assert_int_equal(case_run(&t, lb_reference_Einsum), LB_CODE_OK);
   assert_true(number_is(&t.out[0], (int64_t[]){0, 0, 0}, 210));
   assert_true(number_is(&t.out[0], (int64_t[]){1, 0, 0}, 430));
-  t.out[0] =
-      case_dense(&t, LB_F32, 3, y);  // not the dims that the equation gives
+  // These are not the dims that the equation gives.
+  t.out[0] = case_dense(&t, LB_F32, 3, y);
   assert_int_equal(case_run(&t, lb_reference_Einsum), LB_INVALID);
   case_end(&t);
 }
 
-// Contracting all operands at once would take 16^12 products.
+// Contracting all operands at once would take 4^6 * 16^2 = 2^20 products of 7
+// elements.
 static void einsum_of_many_operands_is_pairwise(void **state) {
   (void)state;
   test_case t = {0};

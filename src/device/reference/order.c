@@ -8,8 +8,8 @@
 
 #define TOP_BIT ((uint64_t)1 << 63)
 
-// The bits of positive floats compare as the floats do, those of negative ones
-// in reverse.
+// The bits of positive floats compare as the floats do, and those of negative
+// floats in reverse. -0 becomes 0 first.
 static uint64_t float_key(double x) {
   uint64_t bits;
   if (isnan(x)) return UINT64_MAX;
