@@ -294,12 +294,28 @@ static lb_status plan_members(lb_planner *p, const lb_partition *part) {
   return LB_OK;
 }
 
+static void begin(lb_planner *p, const lb_partition *part) {
+  p->launch = (lb_launch_states){.by_class = p->launch.by_class, .part = part};
+}
+
+// Plans a partition whose members are all skipped; else *done is false.
+static lb_status try_skip(lb_planner *p, const lb_partition *part, bool *done) {
+  bool calls;
+  *done = lb_planner_may_skip_partition(p, part);
+  if (!*done) return LB_OK;
+  begin(p, part);
+  LB_TRY(infer_members(p, part, &calls));
+  if (calls) LB_TRY(lb_planner_skips_partition(p, part, done));
+  return *done ? plan_members(p, part) : LB_OK;
+}
+
 lb_status lb_planner_partition(lb_planner *p, const lb_partition *part) {
   attempt a;
-  bool bound = false, calls = true;
-  if (lb_planner_skips_partition(p, part)) return plan_members(p, part);
+  bool bound = false, calls = true, done;
+  LB_TRY(try_skip(p, part, &done));
+  if (done) return LB_OK;
+  begin(p, part);
   LB_TRY(copy_inputs(p, part));
-  p->launch = (lb_launch_states){.by_class = p->launch.by_class, .part = part};
   a.cached = NULL;
   bool expected = lb_planner_expect_result(p, part, &a.dense);
   if (expected) LB_TRY(bind(p, part, &a, &bound));

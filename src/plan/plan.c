@@ -323,11 +323,16 @@ static lb_status set_elements(lb_planner *p, uint32_t i, const lb_tensor *t) {
   return lb_planner_copy(p, from, to, NULL, LB_REASON_LAYOUT);
 }
 
-static lb_status set_input(lb_planner *p, uint32_t i, const lb_tensor *t) {
+static lb_status set_input(lb_planner *p, uint32_t i, const lb_tensor *t,
+                           const lb_content *content) {
   const lb_value *v = p->region->params[i];
   if (!p->tally.uses[v->id]) return LB_OK;
   lb_planner_learn(p, v, t);
-  if (!lb_program_reads(p->prog, v, t)) return set_elements(p, i, t);
+  if (!lb_program_reads(p->prog, v, t)) {
+    LB_TRY(set_elements(p, i, t));
+    bool found = content && content->kind != LB_CONTENT_ANY;
+    return found ? lb_planner_set_content(p, v, content) : LB_OK;
+  }
   lb_tensor copy = *t;
   lb_tensor_dense(&copy);
   copy.data = lb_arena_alloc(p->arena, lb_tensor_bytes(t), 64);
@@ -353,7 +358,7 @@ static lb_status begin_want(lb_planner *p, const lb_want *want) {
 }
 
 static lb_status build_first(lb_planner *p, const lb_tensor *inputs,
-                             const lb_want *want) {
+                             const lb_content *contents, const lb_want *want) {
   const lb_region *r = p->region;
   LB_TRY(allocate(p, r));
   LB_TRY(begin_nodes(p->plan, p));
@@ -363,14 +368,15 @@ static lb_status build_first(lb_planner *p, const lb_tensor *inputs,
   LB_TRY(begin_want(p, want));
   LB_TRY(begin_tally(p, r));
   for (uint32_t i = 0; i < r->n_params; i++)
-    LB_TRY(set_input(p, i, &inputs[i]));
+    LB_TRY(set_input(p, i, &inputs[i], contents ? &contents[i] : NULL));
   LB_TRY(lb_planner_region(p, r));
   return finish(p);
 }
 
 lb_status lb_plan_first(lb_program *prog, const lb_region *region,
-                        const lb_tensor *inputs, const lb_want *want,
-                        lb_plan_workspace *workspace, lb_plan **out) {
+                        const lb_tensor *inputs, const lb_content *contents,
+                        const lb_want *want, lb_plan_workspace *workspace,
+                        lb_plan **out) {
   lb_plan *plan;
   lb_planner *p;
   *out = NULL;
@@ -380,7 +386,7 @@ lb_status lb_plan_first(lb_program *prog, const lb_region *region,
     p->prog = prog;
     p->region = region;
     p->in_warmup = workspace->in_warmup;
-    st = build_first(p, inputs, want);
+    st = build_first(p, inputs, contents, want);
     close_planner(p, workspace);
   }
   if (lb_failed(st)) {

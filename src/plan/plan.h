@@ -167,11 +167,13 @@ size_t lb_plan_workspace_bytes(const lb_plan_workspace *d);
 
 // Plans the first stage. `inputs` has region->n_params tensors with any
 // strides; data is read only of those for which lb_program_reads is true.
-// want[i] belongs to result i. Fails with LB_INVALID if requested strides do
-// not fit the result's dims.
+// contents[i] is what a guard has found out about input i; `contents` may be
+// NULL. want[i] belongs to result i. Fails with LB_INVALID if requested strides
+// do not fit the result's dims.
 lb_status lb_plan_first(lb_program *prog, const lb_region *region,
-                        const lb_tensor *inputs, const lb_want *want,
-                        lb_plan_workspace *workspace, lb_plan **out);
+                        const lb_tensor *inputs, const lb_content *contents,
+                        const lb_want *want, lb_plan_workspace *workspace,
+                        lb_plan **out);
 
 // Plans the next stage. stage_results[i] is the tensor read for
 // parent->stage_results[i]. DIMS: rank and dims; CONTENTS: dense data, which is

@@ -21,7 +21,8 @@ static fixture begin(void) {
 static void build(fixture *f, const lb_tensor *in, const lb_want *wanted) {
   ok(lb_mark_runtime_skippable_nodes(f->g));
   ok(lb_program_new(&(lb_program_options){.graph = f->g}, &f->program));
-  ok(lb_plan_first(f->program, f->g->main, in, wanted, &workspace, &f->plan));
+  ok(lb_plan_first(f->program, f->g->main, in, NULL, wanted, &workspace,
+                   &f->plan));
 }
 
 static void end(fixture *f) {
@@ -102,7 +103,7 @@ static void unrequested_results_are_not_planned(void **state) {
   build(&f, &in, (lb_want[]){{.wanted = true}, {.wanted = false}});
   assert_int_equal(f.plan->n_steps, 1);
   lb_plan_release(f.plan);
-  ok(lb_plan_first(f.program, r, &in,
+  ok(lb_plan_first(f.program, r, &in, NULL,
                    (lb_want[]){{.wanted = false}, {.wanted = true}}, &workspace,
                    &f.plan));
   assert_int_equal(f.plan->n_steps, 3);
@@ -196,7 +197,7 @@ static void nodes_of_the_other_branch_are_not_planned(void **state) {
     lb_tensor in[] = {tensor(LB_BOOL, &taken, 0, NULL),
                       tensor(LB_I64, NULL, DIMS(2, 2))};
     ok(lb_program_new(&(lb_program_options){.graph = f.g}, &f.program));
-    ok(lb_plan_first(f.program, r, in,
+    ok(lb_plan_first(f.program, r, in, NULL,
                      (lb_want[]){{.wanted = true}, {.wanted = true}},
                      &workspace, &f.plan));
     lb_tensor dims = tensor(LB_I64, NULL, DIMS(2, 3));
@@ -224,8 +225,8 @@ static void plans_retain_their_program(void **state) {
   assert_int_equal(atomic_load(&usage.count), 1);
   assert_true(atomic_load(&usage.bytes) > sizeof *f.program);
   lb_tensor in = tensor(LB_F32, NULL, DIMS(5));
-  ok(lb_plan_first(f.program, r, &in, &(lb_want){.wanted = true}, &workspace,
-                   &f.plan));
+  ok(lb_plan_first(f.program, r, &in, NULL, &(lb_want){.wanted = true},
+                   &workspace, &f.plan));
   assert_int_equal(f.plan->program->version, 7);
   lb_program_release(f.program);
   // The next stage retains it, too, and outlives the first.

@@ -48,8 +48,9 @@ lb_status lb_planner_copy(lb_planner *p, lb_step_operand from,
                           lb_step_operand to, const lb_node *node,
                           lb_reason why) {
   lb_step copy;
-  if (node) {
-    lb_disposition *d = &p->plan->nodes[node->id - p->plan->first_node];
+  lb_disposition *d =
+      node ? &p->plan->nodes[node->id - p->plan->first_node] : NULL;
+  if (d && d->kind != LB_NODE_COPIED) {
     d->kind = LB_NODE_COPIED;
     d->reason = (uint8_t)why;
     d->skipped = false;

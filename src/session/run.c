@@ -13,9 +13,10 @@
 
 // -- signatures --------------------------------------------------------------
 
-typedef struct plan_key {
-  char *data;  // in the context's keys arena
+typedef struct plan_key {  // in the context's keys arena
+  char *data;
   size_t size;
+  lb_content *contents;  // of the inputs, as guards found them; NULL: no guards
 } plan_key;
 
 static void put(plan_key *k, const void *p, size_t n) {
@@ -57,13 +58,31 @@ static void put_output(plan_key *k, const lb_output *o) {
   if (rank > 0) put_strides(k, rank, o->strides);
 }
 
+// Checks the guards of the inputs; what they find is part of the key.
+static lb_status put_contents(plan_key *k, lb_context *c, const lb_region *r,
+                              const lb_tensor *in) {
+  const lb_program *prog = c->program;
+  k->contents = lb_arena_new(&c->keys, lb_content, r->n_params);
+  if (!k->contents) return lb_oom();
+  for (uint32_t i = 0; i < r->n_params; i++) {
+    if (prog->guards[i].kind == LB_CONTENT_ANY ||
+        lb_program_reads(prog, r->params[i], &in[i]))
+      continue;
+    k->contents[i] = lb_guard_check(&prog->guards[i], &in[i]);
+    put(k, &k->contents[i], sizeof *k->contents);
+  }
+  return LB_OK;
+}
+
 // Program version, region, wanted results with their strides, and the shapes,
-// strides and deciding contents of the inputs.
+// strides, deciding and guarded contents of the inputs.
 static lb_status first_key(lb_context *c, const lb_region *r,
                            const lb_tensor *in, const lb_output *outputs,
                            plan_key *out) {
   const lb_program *prog = c->program;
+  bool guarded = prog->n_guards && r == prog->graph->main;
   size_t size = sizeof prog->version + sizeof r;
+  if (guarded) size += prog->n_guards * sizeof(lb_content);
   for (uint32_t i = 0; i < r->n_results; i++)
     size += 1 + (outputs[i].strides ? sizeof in->strides : 0);
   for (uint32_t i = 0; i < r->n_params; i++) {
@@ -78,7 +97,7 @@ static lb_status first_key(lb_context *c, const lb_region *r,
   for (uint32_t i = 0; i < r->n_results; i++) put_output(out, &outputs[i]);
   for (uint32_t i = 0; i < r->n_params; i++)
     put_input(out, prog, r->params[i], &in[i]);
-  return LB_OK;
+  return guarded ? put_contents(out, c, r, in) : LB_OK;
 }
 
 // The plan of the stage before, whose serial is unique in the session, and its
@@ -528,15 +547,15 @@ static void emit_plan(const lb_session *s, const lb_region *r,
 }
 
 static lb_status build_plan(lb_context *c, const lb_region *r,
-                            const lb_tensor *in, const lb_output *outputs,
-                            lb_plan **out) {
+                            const lb_tensor *in, const lb_content *contents,
+                            const lb_output *outputs, lb_plan **out) {
   lb_want *want = lb_arena_new(&c->keys, lb_want, r->n_results);
   if (!want) return lb_oom();
   for (uint32_t i = 0; i < r->n_results; i++)
     want[i] = (lb_want){.wanted = outputs[i].wanted,
                         .rank = outputs[i].rank,
                         .strides = outputs[i].strides};
-  return lb_plan_first(c->program, r, in, want, &c->workspace, out);
+  return lb_plan_first(c->program, r, in, contents, want, &c->workspace, out);
 }
 
 lb_status lb_run_plan(lb_session *s, lb_context *c, const lb_region *r,
@@ -553,7 +572,7 @@ lb_status lb_run_plan(lb_session *s, lb_context *c, const lb_region *r,
   *out = lb_plans_get(&s->plans, k.data, k.size);
   if (!*out) {
     int64_t start = lb_event_start(s->options.events);
-    LB_TRY(build_plan(c, r, in, outputs, out));
+    LB_TRY(build_plan(c, r, in, k.contents, outputs, out));
     LB_TRY(lb_plans_put(&s->plans, k.data, k.size, out));
     if (r == s->graph->main) lb_microbatch_learn(s, in, *out);
     if (start) emit_plan(s, r, in, *out, start);
