@@ -60,13 +60,15 @@ static lb_reason reason_of(const lb_proof *proof) {
 }
 
 static lb_status note_skip(lb_planner *p, const lb_node *n,
-                           const lb_proof *proof, const lb_pvalue *from) {
+                           const lb_proof *proof, lb_skip how,
+                           const lb_pvalue *from) {
   int rank = from ? from->tensor->rank : 0;
   lb_skip_note *note =
       lb_arena_alloc(p->arena, sizeof *note + (size_t)rank * sizeof *note->dims,
                      _Alignof(lb_skip_note));
   if (!note) return lb_oom();
   note->proof = *proof;
+  note->in_order = how == LB_SKIP_SAME;
   note->rank = from ? rank : -1;
   for (int i = 0; i < rank; i++) note->dims[i] = from->tensor->dims[i];
   bool unread = proof->kind == LB_PROOF_DIMS_READ;
@@ -82,7 +84,7 @@ static lb_status note_skip(lb_planner *p, const lb_node *n,
 lb_status lb_planner_note_in_place(lb_planner *p, const lb_node *n,
                                    const lb_pvalue *joined) {
   const lb_proof proof = {.kind = LB_PROOF_IN_PLACE};
-  LB_TRY(note_skip(p, n, &proof, joined));
+  LB_TRY(note_skip(p, n, &proof, LB_SKIP_VIEW, joined));
   lb_disposition *d = &p->plan->nodes[n->id - p->plan->first_node];
   d->kind = LB_NODE_IN_PLACE;
   d->value = n->out[0]->id;
@@ -126,7 +128,7 @@ static lb_status set_views(lb_planner *p, const lb_skip_query *q,
                     .content = content_of(from, how)}));
   }
   *done = true;
-  return note_skip(p, n, proof, from);
+  return note_skip(p, n, proof, how, from);
 }
 
 // What is known of the node from load, or the answer of its rule.
@@ -201,20 +203,20 @@ lb_status lb_planner_skip_empty(lb_planner *p, const lb_node *n,
     LB_TRY(dims_only ? set_without_elements(p, n->out[i], &out[i])
                      : lb_planner_place(p, n->out[i], &out[i]));
   }
-  return note_skip(p, n, &proof, n->n_in ? in[0] : NULL);
+  return note_skip(p, n, &proof, LB_SKIP_VIEW, n->n_in ? in[0] : NULL);
 }
 
 lb_status lb_planner_note_empty(lb_planner *p, const lb_partition *part) {
   const lb_proof proof = {.kind = LB_PROOF_EMPTY};
   for (uint32_t i = 0; i < part->n_nodes; i++)
-    LB_TRY(note_skip(p, part->nodes[i], &proof, NULL));
+    LB_TRY(note_skip(p, part->nodes[i], &proof, LB_SKIP_VIEW, NULL));
   return LB_OK;
 }
 
 // -- partitions --------------------------------------------------------------
 
-// The sizes that a load warm-up guesses are small; kernels that other sizes need
-// are to be requested.
+// The sizes that a load warm-up guesses are small; kernels that other sizes
+// need are to be requested.
 bool lb_planner_may_skip_partition(const lb_planner *p,
                                    const lb_partition *part) {
   const lb_node *last = part->nodes[part->n_nodes - 1];
@@ -358,7 +360,7 @@ const lb_node *lb_planner_moved_by(lb_planner *p, const lb_value *x) {
     if (!n) return NULL;
     const lb_disposition *d = lb_plan_node(p->plan, n);
     if (d->kind != LB_NODE_VIEW || !d->skip || d->skip->rank < 0) return NULL;
-    if (!n->in_order) return n;
+    if (!d->skip->in_order) return n;
     x = n->in[d->skip->proof.input];
   }
 }
