@@ -149,6 +149,7 @@ lb_status lb_program_new(const lb_program_options *o, lb_program **out) {
                     .weights = o->weights,
                     .deterministic = o->deterministic,
                     .reusable = o->reusable,
+                    .checks = o->checks,
                     .user = o->user,
                     .usage = o->usage};
   lb_ref_init(&p->ref);

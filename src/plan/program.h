@@ -48,6 +48,7 @@ typedef struct lb_program_options {
   bool deterministic;
   bool reusable;            // no specialised kernels where a reusable one
                             // exists
+  unsigned checks;          // bits of lb_memory_check
   lb_slot_user user;        // on whose behalf slots are used and kernels
                             // requested
   lb_program_usage *usage;  // updated if not NULL
@@ -69,6 +70,7 @@ typedef struct lb_program {
   lb_tally all;  // owned; read counts for the main region with all results
                  // wanted
   bool deterministic, reusable;
+  unsigned checks;
   lb_slot_user user;
   lb_program_usage *usage;  // borrowed; may be NULL
   size_t bytes;             // memory that it owns, memos excluded
