@@ -109,6 +109,7 @@ static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
                           "event",
                           "load_warmup",
                           "reference",
+                          "skip",
                           NULL};
   session *s = (session *)self;
   limber_session_options o = LIMBER_SESSION_OPTIONS_INIT;
@@ -121,11 +122,11 @@ static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
     return -1;
   }
   if (!PyArg_ParseTupleAndKeywords(
-          args, keywords, "Sp|iippO&LzpizzOpp", names, &source, &in_memory,
+          args, keywords, "Sp|iippO&LzpizzOppi", names, &source, &in_memory,
           &threads, &log_level, &optimize, &o.copy_weights, read_limit,
           &o.memory_limit, &iterations, &o.directory, &o.deterministic,
           &o.prefer_reusable_kernels, &compile, &ops, &listener, &load_warmup,
-          &o.reference))
+          &o.reference, &o.skip))
     return -1;
   if (!choose(&o, compile, ops)) return -1;
   o.optimize = optimize ? 0 : -1;

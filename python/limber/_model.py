@@ -82,6 +82,14 @@ def preference(on):
     return 0 if on is None else 1 if on else -1
 
 
+def skip_option(skip):
+    """Returns the option of the C API: 1, -1, or 0 for None (unset)."""
+    options = {None: 0, "on": 1, "off": -1}
+    if skip not in options:
+        raise ValueError(f"skip must be 'on', 'off' or None, not {skip!r}")
+    return options[skip]
+
+
 def warm(session, shapes, seconds=60):
     """Plans the model for each of `shapes`, then compiles the kernels that the
     plans need and waits at most `seconds` for them. `shapes` is a list of dicts
@@ -101,7 +109,7 @@ class Model(_limber.Session):
                  copy_weights=False, memory_limit=0, loop_limit=0, directory=None,
                  deterministic=False, prefer_reusable_kernels=None,
                  compile=None, compile_ops=None, event=None, load_warmup=True,
-                 reference=False):
+                 reference=False, skip=None):
         source, in_memory = source_of(path_or_bytes)
         if directory is not None:
             directory = os.fsdecode(directory)
@@ -113,7 +121,7 @@ class Model(_limber.Session):
                              prefer_reusable_kernels),
                          compile=compile, compile_ops=compile_ops,
                          event=event, load_warmup=load_warmup,
-                         reference=reference)
+                         reference=reference, skip=skip_option(skip))
         self.inputs = value_infos(self._input_rows())
         self.outputs = value_infos(self._output_rows())
 
@@ -161,6 +169,8 @@ def load(path_or_bytes, **options):
     fast, and kernels that every request needs can be compiled before it.
     reference=True: every operator runs on its reference implementation in plain
     C, and no kernel is used or compiled; for comparing results.
+    skip="off": run operators that do nothing at the shapes of a run instead of
+    skipping them; "on": skip them; None: as LIMBER_SKIP says, else "on".
 
     All sessions of a process share kernels and the compiler, whatever their
     threads: each kernel is compiled once. The most eager session that needs a

@@ -5,8 +5,8 @@ import warnings
 from typing import NamedTuple
 
 from limber import _limber
-from limber._model import (Stats, preference, source_of, value_infos,
-                           warm)
+from limber._model import (Stats, preference, skip_option, source_of,
+                           value_infos, warm)
 
 PROVIDERS = ["CPUExecutionProvider"]
 
@@ -56,8 +56,8 @@ class SessionOptions(Options):
     intra_op_num_threads: the session gets a thread pool of this size; 0: it
     shares the pool of the process. log_severity_level: 0 (verbose) to 4
     (fatal); -1: as LIMBER_LOG says. graph_optimization_level: ORT_DISABLE_ALL
-    leaves the graph unchanged. memory_limit, loop_limit, event, load_warmup and
-    prefer_reusable_kernels: as in limber.load. use_deterministic_compute:
+    leaves the graph unchanged. memory_limit, loop_limit, event, load_warmup, skip
+    and prefer_reusable_kernels: as in limber.load. use_deterministic_compute:
     `deterministic` of limber.load. All other options, and configuration
     entries, are accepted without effect."""
 
@@ -78,6 +78,7 @@ class SessionOptions(Options):
         "loop_limit": 0,
         "event": None,
         "load_warmup": True,
+        "skip": None,
     }
 
     def __init__(self):
@@ -149,6 +150,7 @@ def session_keywords(options):
         "prefer_reusable_kernels": preference(options.prefer_reusable_kernels),
         "event": options.event,
         "load_warmup": bool(options.load_warmup),
+        "skip": skip_option(options.skip),
     }
 
 

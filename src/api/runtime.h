@@ -26,6 +26,7 @@ struct limber_runtime {
   void (*user_event)(void *user, const limber_event *event);
   void *event_user;
   bool deterministic;   // default for sessions
+  bool no_skip;         // default for sessions
   lb_prefer prefer;     // default for sessions
   lb_policy policy;     // default for sessions
   uint64_t passes_off;  // bits of lb_pass_options.off

@@ -136,7 +136,10 @@ static lb_status add_buffer(lb_planner *p, const lb_value *joined,
   if (s->buffer == LB_NO_BUFFER)
     LB_TRY(lb_planner_buffer(p, joined, &s->tensor, &s->buffer));
   LB_TRY(lb_planner_copy_meta(p, &s->tensor, &meta));
-  *buf = (lb_pvalue){meta, s->buffer, joined->id, s->offset};
+  *buf = (lb_pvalue){.tensor = meta,
+                     .buffer = s->buffer,
+                     .value = joined->id,
+                     .offset = s->offset};
   p->concat.buffers[joined->id] = buf;
   return LB_OK;
 }
@@ -210,7 +213,9 @@ lb_status lb_planner_bind_concat_slice(lb_planner *p, const lb_value *v,
   LB_TRY(find_slice(p, v, t, true, &s, &found));
   assert(found);
   LB_TRY(lb_planner_copy_meta(p, &s.tensor, &meta));
-  return lb_planner_set(p, v, (lb_pvalue){meta, s.buffer, v->id, s.offset});
+  return lb_planner_set(
+      p, v,
+      (lb_pvalue){.tensor = meta, .buffer = s.buffer, .offset = s.offset});
 }
 
 // -- the Concat --------------------------------------------------------------
@@ -226,12 +231,15 @@ static bool is_at(const lb_pvalue *s, const location *at) {
 
 static lb_status put_at(lb_planner *p, const lb_pvalue *from,
                         const location *at, uint32_t value) {
-  lb_pvalue slice = {&at->tensor, at->buffer, value, at->offset};
+  lb_pvalue slice = {.tensor = &at->tensor,
+                     .buffer = at->buffer,
+                     .value = value,
+                     .offset = at->offset};
   lb_step_operand in, out;
   if (lb_tensor_count(from->tensor) == 0 || is_at(from, at)) return LB_OK;
   LB_TRY(lb_planner_operand(p, from, &in));
   LB_TRY(lb_planner_operand(p, &slice, &out));
-  return lb_planner_copy(p, in, out);
+  return lb_planner_copy(p, in, out, NULL, LB_REASON_COPIED);
 }
 
 lb_status lb_planner_concat(lb_planner *p, const lb_node *n,

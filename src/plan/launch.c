@@ -12,6 +12,7 @@
 
 #include "plan/cover.h"
 #include "plan/planner.h"
+#include "plan/skip.h"
 #include "plan/variants.h"
 
 // -- the launch --------------------------------------------------------------
@@ -97,15 +98,9 @@ typedef bool suits_fn(const lb_tensor *t);
 static lb_status copy_unless(lb_planner *p, const lb_value *x,
                              suits_fn *suits) {
   const lb_pvalue *s;
-  lb_step_operand from, to;
   LB_TRY(lb_planner_state(p, x, &s));
-  if (!s || s->buffer == LB_NO_BUFFER || suits(s->tensor)) return LB_OK;
-  x = p->prog->graph->values[lb_planner_root(p, x->id)];
-  LB_TRY(lb_planner_operand(p, s, &from));
-  LB_TRY(lb_planner_set_dense(p, x, s->tensor, LB_STORAGE_ARENA, 0));
-  LB_TRY(lb_planner_operand(p, p->values.states[x->id], &to));
-  lb_planner_leave(p, s->buffer);
-  return lb_planner_copy(p, from, to);
+  bool suitable = !s || s->buffer == LB_NO_BUFFER || suits(s->tensor);
+  return suitable ? LB_OK : lb_planner_make_dense(p, x, LB_REASON_LAYOUT);
 }
 
 // Copies inputs that the kernel needs contiguous: the channels of a feature
@@ -219,7 +214,7 @@ static lb_status bind(lb_planner *p, const lb_partition *part, attempt *a,
   const lb_value *result = lb_partition_result(part);
   bind_view s = {p, result, &a->view};
   a->in_concat = *ok = false;
-  if (!lb_planner_output_of(p, result))
+  if (!lb_planner_output_of(p, result, &a->dense))
     LB_TRY(lb_planner_find_concat_slice(p, result, &a->dense, &a->view,
                                         &a->in_concat));
   if (!p->launch.dims)
@@ -272,10 +267,10 @@ static lb_status emit(lb_planner *p, const lb_partition *part, attempt *a,
     LB_TRY(lb_planner_reuse_launch(p, part, a->cached));
   } else if (bound) {
     LB_TRY(emit_bound(p, part, &a->b));
+  } else if (lb_tensor_count(&a->dense) > 0 || p->prog->no_skip) {
+    LB_TRY(lb_planner_cover(p, part, LB_ALL_PIECES, a->b.refusal));
   } else {
-    bool empty = lb_tensor_count(&a->dense) == 0;
-    LB_TRY(lb_planner_cover(p, part, LB_ALL_PIECES,
-                            empty ? LB_REASON_EMPTY : a->b.refusal));
+    LB_TRY(lb_planner_note_empty(p, part));
   }
   for (uint32_t i = 0; i < part->n_reads; i++)
     lb_planner_unuse(p, part->reads[i].value, part->reads[i].times);
@@ -302,6 +297,7 @@ static lb_status plan_members(lb_planner *p, const lb_partition *part) {
 lb_status lb_planner_partition(lb_planner *p, const lb_partition *part) {
   attempt a;
   bool bound = false, calls = true;
+  if (lb_planner_skips_partition(p, part)) return plan_members(p, part);
   LB_TRY(copy_inputs(p, part));
   p->launch = (lb_launch_states){.by_class = p->launch.by_class, .part = part};
   a.cached = NULL;

@@ -214,8 +214,8 @@ static void mark_results(lb_planner *p) {
   for (uint32_t i = 0; i < r->n_results; i++) {
     if (!p->results.want[i].wanted) continue;
     p->tally.uses[r->results[i]->id]++;
-    uint32_t *output_of = &p->tally.output_of[r->results[i]->id];
-    if (r->results[i]->producer && !*output_of) *output_of = i + 1;
+    lb_output_path *path = &p->tally.output_of[r->results[i]->id];
+    if (r->results[i]->producer && !path->result) path->result = i + 1;
   }
 }
 
@@ -238,7 +238,7 @@ static lb_status begin_tally(lb_planner *p, const lb_region *r) {
   lb_tally *t = &p->tally;
   if (all_wanted(p, r)) return copy_tally(p, &p->prog->all);
   *t = (lb_tally){lb_arena_new(p->state, uint32_t, n),
-                  lb_arena_new(p->state, uint32_t, n),
+                  lb_arena_new(p->state, lb_output_path, n),
                   lb_arena_new(p->state, lb_concat_dest, n),
                   lb_arena_new(p->state, bool, nodes)};
   if (!t->uses || !t->output_of || !t->concat_dests || !t->needed)
@@ -351,7 +351,7 @@ static lb_status set_elements(lb_planner *p, uint32_t i, const lb_tensor *t) {
   LB_TRY(lb_planner_operand(p, p->values.states[v->id], &from));
   LB_TRY(lb_planner_set_dense(p, v, t, LB_STORAGE_ARENA, 0));
   LB_TRY(lb_planner_operand(p, p->values.states[v->id], &to));
-  return lb_planner_copy(p, from, to);
+  return lb_planner_copy(p, from, to, NULL, LB_REASON_LAYOUT);
 }
 
 static lb_status set_input(lb_planner *p, uint32_t i, const lb_tensor *t) {

@@ -74,7 +74,8 @@ enum {           // base numbers in an lb_address
 typedef struct lb_step {
   lb_step_kind kind;
   lb_reason reason;           // CALL, COPY: why it is not a launch
-  const lb_node *node;        // borrowed from the graph; NULL for a copy
+  const lb_node *node;        // borrowed from the graph; COPY: the node whose
+                              // elements it moves, or NULL
   lb_step_operand *in, *out;  // LAUNCH: none, operands are in the launch
   uint32_t n_in, n_out;
   uint32_t skip;       // LAUNCH: steps of the cover that follow

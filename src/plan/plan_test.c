@@ -2,6 +2,7 @@
 #include "plan/plan.h"
 
 #include "graph/build_test.h"
+#include "graph/skip.h"
 #include "plan/memory.h"
 
 static lb_plan_workspace workspace;  // shared by all plans of this file
@@ -19,6 +20,7 @@ static fixture begin(void) {
 }
 
 static void build(fixture *f, const lb_tensor *in, const lb_want *wanted) {
+  ok(lb_mark_runtime_skippable_nodes(f->g));
   ok(lb_program_new(&(lb_program_options){.graph = f->g}, &f->program));
   ok(lb_plan_first(f->program, f->g->main, in, wanted, &workspace, &f->plan));
 }

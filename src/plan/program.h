@@ -49,6 +49,7 @@ typedef struct lb_program_options {
   bool reusable;            // no specialised kernels where a reusable one
                             // exists
   unsigned checks;          // bits of lb_memory_check
+  bool no_skip;             // nodes that are runtime_skippable run
   lb_slot_user user;        // on whose behalf slots are used and kernels
                             // requested
   lb_program_usage *usage;  // updated if not NULL
@@ -69,7 +70,7 @@ typedef struct lb_program {
   lb_orders orders;
   lb_tally all;  // owned; read counts for the main region with all results
                  // wanted
-  bool deterministic, reusable;
+  bool deterministic, reusable, no_skip;
   unsigned checks;
   lb_slot_user user;
   lb_program_usage *usage;  // borrowed; may be NULL

@@ -7,6 +7,7 @@
 #ifndef LB_PLAN_VALUES_H
 #define LB_PLAN_VALUES_H
 
+#include "graph/skip.h"
 #include "plan/memory.h"
 #include "plan/plan.h"
 
@@ -23,6 +24,7 @@ typedef struct lb_pvalue {
                             // known
   uint32_t value;           // its id
   int64_t offset;           // bytes into the buffer
+  const lb_content *content;  // what a guard has found; NULL: nothing
 } lb_pvalue;
 
 typedef struct lb_pbuf {
