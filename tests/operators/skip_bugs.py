@@ -47,16 +47,46 @@ BUGS = {
         "stale alias: strides are not part of the key of a plan",
         "src/session/run.c",
         "if (strided) put_strides(k, t->rank, t->strides);", ""),
-    "rule-wider-while-planning": Bug(
-        "rule different at load and plan: a swap of neighbours keeps the order",
-        "src/plan/planner.c",
-        "if (perm[i] < last) return false;",
-        "if (perm[i] + 1 < last) return false;"),
+    "plan-of-the-run-before": Bug(
+        "view kept when the node runs again: the last plan serves other keys",
+        "src/session/run.c",
+        "if (c->last && c->last_size == k.size &&\n"
+        "      !memcmp(c->last_key, k.data, k.size)) {",
+        "if (c->last && c->last_size == k.size) {"),
+    "load-knows-symbols": Bug(
+        "rule different at load and plan: what is not known is true at load",
+        "src/graph/skip_rules.c",
+        "return sure ? IS_TRUE : IS_UNKNOWN;\n}\n\nstatic lb_skip "
+        "lb_skip_transpose",
+        "(void)sure;\n  return IS_TRUE;\n}\n\nstatic lb_skip "
+        "lb_skip_transpose"),
+    "plan-is-wider": Bug(
+        "rule different at load and plan: neighbours may be swapped",
+        "src/graph/skip_rules.c",
+        "if (axis > last) {", "if (axis + 2 > last) {"),
+    "view-of-a-view": Bug(
+        "wrong view: it begins where its input's buffer does",
+        "src/plan/skip.c",
+        ".offset = from->offset + (known ? 0 : offset[i] * size),",
+        ".offset = known ? 0 : offset[i] * size,"),
+    "result-out-of-order": Bug(
+        "wrong view: a producer writes the caller's memory in another order",
+        "src/plan/skip.c",
+        "return lb_tensor_is_dense(&at) && lb_tensor_count(&at) == count;",
+        "return lb_tensor_count(&at) == count;"),
+    "copy-ends-its-source": Bug(
+        "missing liveness: a copied value takes other views of it along",
+        "src/plan/skip.c",
+        "lb_planner_leave(p, s->buffer);\n  return lb_planner_copy(p, from, to, "
+        "lb_planner_moved_by(p, x), why);",
+        "lb_planner_leave(p, s->buffer);\n  if (p->values.bufs[s->buffer].refs)"
+        "\n    lb_planner_leave(p, s->buffer);\n  return lb_planner_copy(p, "
+        "from, to, lb_planner_moved_by(p, x), why);"),
     "negative-index": Bug(
         "wrong view: a negative index counts from the start",
-        "src/plan/view.c",
-        "if (at < 0) at += from->dims[axis];\n  if (at < 0 ||",
-        "if (at < 0) at = -at - 1;\n  if (at < 0 ||"),
+        "src/graph/skip_rules.c",
+        "if (first < 0) first += dim.k;",
+        "if (first < 0) first = -first - 1;"),
 }
 
 

@@ -355,6 +355,8 @@ def check_skips(seed, steps=None):
         text = compare_sessions(case, seed, opened)
     except (Wrong, capi.Error) as error:
         text = str(error)
+    except Exception as error:  # a result that is no array
+        text = repr(error)
     finally:
         counts["cases"] += 1
         counts["runs"] += sum(r.count for r in opened)
