@@ -134,11 +134,41 @@ static void place_launches(const lb_memory *m, const lb_launch *l) {
   }
 }
 
+static int by_step(const void *a, const void *b) {
+  const lb_wipe *x = a, *y = b;
+  return x->step != y->step ? (x->step > y->step) - (x->step < y->step)
+                            : (int)y->ended - (int)x->ended;
+}
+
+// Lists what may be overwritten before which step: a block that begins, before
+// the first step that can write it; one that has ended, where the next block
+// is allocated, which might take its place. `first` is the first block of the
+// stage.
+static lb_status list_wipes(lb_planner *p, uint32_t first) {
+  const lb_memory *m = &p->values.memory;
+  lb_plan *plan = p->plan;
+  plan->wipes = lb_arena_new(p->arena, lb_wipe, 2 * (size_t)m->n);
+  if (!plan->wipes) return lb_oom();
+  for (uint32_t i = 0; i < m->n; i++) {
+    const lb_extent *b = &m->blocks[i];
+    if (i >= first)
+      plan->wipes[plan->n_wipes++] =
+          (lb_wipe){b->step, false, b->offset, b->size};
+    if (b->end >= first && b->end < m->n)
+      plan->wipes[plan->n_wipes++] =
+          (lb_wipe){m->blocks[b->end].step, true, b->offset, b->size};
+  }
+  qsort(plan->wipes, plan->n_wipes, sizeof *plan->wipes, by_step);
+  return LB_OK;
+}
+
 // Replaces virtual offsets by offsets in everything that a run reads.
 static lb_status give_offsets(lb_planner *p) {
   const lb_memory *m = &p->values.memory;
   lb_plan *plan = p->plan;
+  uint32_t first = m->n_placed;
   LB_TRY(lb_memory_place(&p->values.memory, &p->scratch));
+  if (p->prog->checks & LB_CHECK_POISON) LB_TRY(list_wipes(p, first));
   for (uint32_t i = 0; i < plan->n_steps; i++) {
     const lb_step *s = &plan->steps[i];
     place_operands(m, s->in, s->n_in);
@@ -279,6 +309,7 @@ static lb_status allocate(lb_planner *p, const lb_region *r) {
   p->values.states = lb_arena_new(a, const lb_pvalue *, n);
   p->values.alias = lb_arena_new(a, uint32_t, n);
   p->concat.buffers = lb_arena_new(a, const lb_pvalue *, n);
+  p->values.memory.separate = p->prog->checks & LB_CHECK_SEPARATE;
   p->results.claimed = lb_arena_new(a, bool, r->n_results);
   p->results.delivered = lb_arena_new(a, bool, r->n_results);
   bool ok = p->values.states && p->values.alias && p->concat.buffers &&
@@ -422,7 +453,9 @@ static lb_status resume(lb_planner *p, const lb_planner *from) {
       COPY(dims.symbols, from->dims.symbols, (size_t)p->prog->sizes.n_symbols);
   if (!ok) return lb_oom();
   LB_TRY(copy_tally(p, &from->tally));
-  return lb_memory_copy(&p->values.memory, &from->values.memory, p->state);
+  LB_TRY(lb_memory_copy(&p->values.memory, &from->values.memory, p->state));
+  p->values.memory.now = 0;  // steps are counted from the stage's first
+  return LB_OK;
 }
 
 static lb_status learn(lb_planner *p, const lb_stage_result *stage_result,

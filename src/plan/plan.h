@@ -112,6 +112,14 @@ typedef struct lb_want {
   const int64_t *strides;  // of the caller's buffer, in elements; NULL: dense
 } lb_want;
 
+// A part of the run's arena without a live value, before step `step`. It is
+// overwritten then if memory is checked (LB_CHECK_POISON).
+typedef struct lb_wipe {
+  uint32_t step;  // in the stage
+  bool ended;     // a value ended there; else one begins, in this step
+  size_t offset, size;
+} lb_wipe;
+
 // A copy of constants of a plan in device memory.
 typedef struct lb_plan_copy {
   struct lb_plan_copy *next;
@@ -141,6 +149,8 @@ typedef struct lb_plan {
   size_t arena_bytes;     // size of the run's arena, with live values of parent
                           // stages
   lb_plan_copy *copies;   // none if the device shares host memory
+  lb_wipe *wipes;         // by step; none unless memory is checked
+  uint32_t n_wipes;
   struct lb_planner *remaining;  // planner with the nodes still to plan; NULL:
                                  // the last stage
   uint32_t n_left;               // its nodes that are known to be needed

@@ -157,6 +157,7 @@ lb_status lb_program_new(const lb_program_options *o, lb_program **out) {
                     .weights = o->weights,
                     .deterministic = o->deterministic,
                     .reusable = o->reusable,
+                    .checks = o->checks,
                     .no_skip = o->no_skip,
                     .user = o->user,
                     .usage = o->usage};

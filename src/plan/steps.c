@@ -26,6 +26,7 @@ lb_status lb_planner_push(lb_planner *p, const lb_step *step) {
   lb_plan *plan = p->plan;
   LB_GROW(p->arena, plan->steps, plan->n_steps, p->steps.cap_steps);
   plan->steps[plan->n_steps++] = *step;
+  p->values.memory.now = plan->n_steps;
   return LB_OK;
 }
 

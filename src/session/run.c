@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "device/reference/move.h"
+#include "plan/memory.h"
 #include "session/step_profiler.h"
 #include "session/remote.h"
 #include "session/microbatch.h"
@@ -134,6 +135,7 @@ typedef struct frame {  // a region in progress
   const lb_step *step;  // the current one
   // The last launch without a kernel, and the step after its cover.
   const lb_step *covered_launch, *cover_end;
+  uint32_t n_wiped;  // of the plan's wipes
 } frame;
 
 // Is the operand in the device's own memory?
@@ -161,6 +163,13 @@ static lb_tensor locate(const frame *f, const lb_step_operand *o) {
   return t;
 }
 
+#define POISON 0xff  // the bytes of a NaN of every float type, and of -1
+
+// Overwrites memory that is about to be written, if memory is checked.
+static void poison(const lb_session *s, void *data, size_t bytes) {
+  if (s->options.checks & LB_CHECK_POISON) memset(data, POISON, bytes);
+}
+
 static lb_status grow(lb_reference_call *call, int i, int rank,
                       const int64_t *dims) {
   const frame *f = call->user;
@@ -172,6 +181,7 @@ static lb_status grow(lb_reference_call *call, int i, int rank,
   uint32_t buffer = f->step->out[i].index;
   LB_TRY(lb_context_resize_buffer(f->c, buffer, &t, 0));
   call->out[i] = f->c->buffers[buffer].tensor;
+  poison(f->s, call->out[i].data, lb_tensor_bytes(&t));
   return LB_OK;
 }
 
@@ -187,6 +197,19 @@ static lb_status run_call(frame *f, lb_tensor *in, lb_tensor *out) {
       .user = f,
   };
   return lb_reference_run(&call);
+}
+
+// Overwrites what holds no live value before a step. Values that begin in a
+// cover that was skipped are left alone: its launch may have written them.
+static void wipe(frame *f, const lb_plan *plan, const lb_step *step) {
+  uint32_t at = (uint32_t)(step - plan->steps);
+  char *arena = lb_context_base(f->c);
+  for (; f->n_wiped < plan->n_wipes; f->n_wiped++) {
+    const lb_wipe *w = &plan->wipes[f->n_wiped];
+    if (w->step > at) return;
+    if (!f->remote && (w->ended || w->step == at))
+      memset(arena + w->offset, POISON, w->size);
+  }
 }
 
 // A key/value cache whose window is an input, and a longer window an output:
@@ -288,6 +311,7 @@ lb_status lb_run_reserve_output(const lb_session *s, lb_context *c,
         bytes, o->cap);
   o->tensor = *t;
   o->tensor.data = o->data;
+  if (o->owned) poison(s, o->data, bytes);
   return LB_OK;
 }
 
@@ -419,6 +443,7 @@ static lb_status run_one(frame *f, const lb_plan *plan, const lb_step *step,
   *covered = false;
   if (limits && lb_run_limits_exceeded(limits))
     return limits_error(f, plan, step);
+  if (plan->wipes) wipe(f, plan, step);
   if (step->kind != LB_STEP_LAUNCH) return run_step(f, step);
   bool ran;
   LB_TRY(try_launch(f, step, without, &ran));
@@ -455,6 +480,7 @@ static lb_status run_profiled(frame *f, lb_plan *plan) {
 static lb_status run_steps(frame *f, lb_plan *plan) {
   lb_slots *slots = f->s->options.slots;
   f->covered_launch = NULL;  // it belongs to another plan
+  f->n_wiped = 0;
   LB_TRY(bind_stage(f, plan));
   if (plan->n_steps == 0) return LB_OK;  // all results are constant
   if (slots)
