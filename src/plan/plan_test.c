@@ -125,8 +125,8 @@ static void checked_memory_is_overwritten_around_each_value(void **state) {
       &(lb_program_options){.graph = f.g,
                             .checks = LB_CHECK_POISON | LB_CHECK_SEPARATE},
       &f.program));
-  ok(lb_plan_first(f.program, r, &in, (lb_want[]){{.wanted = true}}, &workspace,
-                   &f.plan));
+  ok(lb_plan_first(f.program, r, &in, NULL, (lb_want[]){{.wanted = true}},
+                   &workspace, &f.plan));
   assert_int_equal(f.plan->arena_bytes, 10 * 64);
   assert_int_equal(f.plan->n_wipes, 10 + 8);
   for (uint32_t i = 0; i < f.plan->n_wipes; i++) {

@@ -131,18 +131,29 @@ static lb_status set_views(lb_planner *p, const lb_skip_query *q,
   return note_skip(p, n, proof, how, from);
 }
 
-// What is known of the node from load, or the answer of its rule.
-static lb_skip ask(const lb_skip_query *q, lb_proof *proof) {
-  const lb_node *n = q->node;
-  if (!n->in_order) return lb_skip_ask(q, proof);
-  *proof = n->proof;
-  return LB_SKIP_SAME;
+// Where skipping is off, the only views that depend on shapes are those of
+// which readers do the work.
+static bool allows(const lb_planner *p, const lb_node *n,
+                   const lb_proof *proof) {
+  return !n->runtime_skippable || !p->prog->no_skip ||
+         proof->kind == LB_PROOF_STRIDES;
 }
 
 // Whether this plan may skip the node.
-static bool is_candidate(const lb_planner *p, const lb_node *n) {
-  return n->optimized && n->proof.kind != LB_PROOF_DIMS_READ &&
-         !(n->runtime_skippable && p->prog->no_skip);
+static bool is_candidate(const lb_node *n) {
+  return n->optimized && n->proof.kind != LB_PROOF_DIMS_READ;
+}
+
+// What is known of the node from load, or the answer of its rule.
+static lb_skip ask(const lb_planner *p, const lb_skip_query *q,
+                   lb_proof *proof) {
+  const lb_node *n = q->node;
+  if (n->in_order) {
+    *proof = n->proof;
+    return LB_SKIP_SAME;
+  }
+  lb_skip answer = lb_skip_ask(q, proof);
+  return answer < LB_SKIP_VIEW || allows(p, n, proof) ? answer : LB_SKIP_NO;
 }
 
 lb_status lb_planner_skip(lb_planner *p, const lb_node *n,
@@ -151,9 +162,9 @@ lb_status lb_planner_skip(lb_planner *p, const lb_node *n,
   lb_skip_query q;
   lb_proof proof;
   *done = false;
-  if (!is_candidate(p, n)) return LB_OK;
+  if (!is_candidate(n)) return LB_OK;
   LB_TRY(query_of(p, n, in, out, &q));
-  lb_skip how = ask(&q, &proof);
+  lb_skip how = ask(p, &q, &proof);
   if (how < LB_SKIP_VIEW) return LB_OK;
   const lb_pvalue *from = in[proof.input];
   LB_TRY(set_views(p, &q, &proof, how, from, out, done));
@@ -223,7 +234,7 @@ bool lb_planner_may_skip_partition(const lb_planner *p,
   if (last->proof.kind == LB_PROOF_DIMS_READ) return true;
   if (p->in_warmup) return false;
   for (uint32_t i = part->n_nodes; i-- > 0;)
-    if (!is_candidate(p, part->nodes[i])) return false;
+    if (!is_candidate(part->nodes[i])) return false;
   return true;
 }
 
@@ -258,7 +269,7 @@ lb_status lb_planner_skips_partition(lb_planner *p, const lb_partition *part,
     for (uint32_t k = 0; k < n->n_in + n->n_out; k++)
       LB_TRY(describe_member(p, k < n->n_in ? n->in[k] : n->out[k - n->n_in],
                              &operands[k]));
-    *skips = ask(&q, &proof) >= LB_SKIP_VIEW;
+    *skips = ask(p, &q, &proof) >= LB_SKIP_VIEW;
   }
   return LB_OK;
 }
@@ -311,13 +322,13 @@ static lb_status step_over(lb_planner *p, const lb_node *n,
   lb_proof proof;
   lb_tensor out;
   int64_t offset;
-  *good = n->n_out == 1 && is_candidate(p, n);
+  *good = n->n_out == 1 && is_candidate(n);
   if (!in) return lb_oom();
   if (*good) LB_TRY(foresee_inputs(p, n, from, &as, in, good));
   if (*good) LB_TRY(foresee_output(p, n, in, &out, good));
   if (!*good) return LB_OK;
   LB_TRY(query_of(p, n, in, &out, &q));
-  *good = ask(&q, &proof) >= LB_SKIP_VIEW && in[proof.input] == &as &&
+  *good = ask(p, &q, &proof) >= LB_SKIP_VIEW && in[proof.input] == &as &&
           lb_view_try(&q, &proof, t, 0, &out, &offset) && offset == 0;
   if (*good) *t = out;
   return LB_OK;
