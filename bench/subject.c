@@ -88,7 +88,7 @@ static lb_status make_plan(const bench_subject *s, lb_plan_workspace *workspace,
   lb_session *session = s->session->session;
   lb_version *v = lb_version_take(session);
   lb_status st = lb_plan_first(v->program, s->session->model.graph->main,
-                               s->inputs, s->wanted, workspace, out);
+                               s->inputs, NULL, s->wanted, workspace, out);
   lb_session_release_version(session, v);
   return st;
 }

@@ -185,6 +185,7 @@ static lb_status runtime_new(const limber_runtime_options *o,
   r->no_skip = read_no_skip(r);
   r->prefer = lb_prefer_read(&r->log);
   r->passes_off = lb_passes_read(&r->log);
+  r->checks = lb_checks_read(&r->log);
   lb_log_line(&r->log, LB_LOG_INFO, "runtime with %d threads", threads);
   *out = r;
   return LB_OK;

@@ -64,6 +64,11 @@ lb_content_kind lb_skip_content(lb_op op);
 // The inputs that outputs may be views of, as a bit mask.
 uint32_t lb_skip_viewed(lb_op op);
 
+// The elements for which a rule of kind UNIFORM asks: writes them as bits, and
+// returns how many there are.
+#define LB_SKIP_WANTED 2
+uint32_t lb_skip_wanted(lb_op op, lb_dtype t, uint64_t out[LB_SKIP_WANTED]);
+
 // Asks the rule of n at load.
 lb_skip lb_skip_at_load(const lb_node *n, bool only_first, lb_proof *proof);
 

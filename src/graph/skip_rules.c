@@ -490,6 +490,16 @@ lb_skip lb_skip_ask(const lb_skip_query *q, lb_proof *proof) {
   return rules[lb_op_infos[q->node->op].skip].ask(q, proof);
 }
 
+uint32_t lb_skip_wanted(lb_op op, lb_dtype t, uint64_t out[LB_SKIP_WANTED]) {
+  if (op == LB_OP_Where) {
+    out[0] = false;
+    out[1] = true;
+    return 2;
+  }
+  bool neutral = lb_op_infos[op].skip == LB_SKIP_ID_neutral;
+  return neutral && neutral_bits(op, t, &out[0]) ? 1 : 0;
+}
+
 uint32_t lb_skip_reads(lb_op op) { return rules[lb_op_infos[op].skip].reads; }
 
 uint32_t lb_skip_viewed(lb_op op) { return rules[lb_op_infos[op].skip].viewed; }

@@ -32,7 +32,8 @@ typedef enum lb_disposition_kind {
 // What the skip rule has proved, with the dims of the input that it is about.
 typedef struct lb_skip_note {
   lb_proof proof;
-  int rank;  // -1: no input
+  bool in_order;  // all elements of the input, in the same order
+  int rank;       // -1: no input
   int64_t dims[];
 } lb_skip_note;
 

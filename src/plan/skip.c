@@ -50,24 +50,44 @@ static lb_status query_of(lb_planner *p, const lb_node *n,
 
 // -- dispositions ------------------------------------------------------------
 
+static lb_reason reason_of(const lb_proof *proof) {
+  switch (proof->kind) {
+    case LB_PROOF_STRIDES: return LB_REASON_STRIDED;
+    case LB_PROOF_EMPTY: return LB_REASON_EMPTY;
+    case LB_PROOF_DIMS_READ: return LB_REASON_NOT_REQUESTED;
+    default: return LB_REASON_VIEW;
+  }
+}
+
 static lb_status note_skip(lb_planner *p, const lb_node *n,
-                           const lb_proof *proof, const lb_pvalue *from) {
+                           const lb_proof *proof, lb_skip how,
+                           const lb_pvalue *from) {
   int rank = from ? from->tensor->rank : 0;
   lb_skip_note *note =
       lb_arena_alloc(p->arena, sizeof *note + (size_t)rank * sizeof *note->dims,
                      _Alignof(lb_skip_note));
   if (!note) return lb_oom();
   note->proof = *proof;
+  note->in_order = how == LB_SKIP_SAME;
   note->rank = from ? rank : -1;
   for (int i = 0; i < rank; i++) note->dims[i] = from->tensor->dims[i];
-  // Readers of a permuted tensor do the work of the Transpose.
-  bool permutes = proof->kind == LB_PROOF_STRIDES;
-  lb_planner_note(p, n, LB_NODE_VIEW,
-                  permutes ? LB_REASON_STRIDED : LB_REASON_VIEW,
-                  from ? from->value : LB_NO_VALUE);
+  bool unread = proof->kind == LB_PROOF_DIMS_READ;
+  lb_planner_note(p, n, unread ? LB_NODE_NOT_NEEDED : LB_NODE_VIEW,
+                  reason_of(proof), from ? from->value : LB_NO_VALUE);
   lb_disposition *d = &p->plan->nodes[n->id - p->plan->first_node];
-  d->skipped = !permutes;
+  // Readers of a permuted tensor do the work of the Transpose.
+  d->skipped = proof->kind != LB_PROOF_STRIDES;
   d->skip = note;
+  return LB_OK;
+}
+
+lb_status lb_planner_note_in_place(lb_planner *p, const lb_node *n,
+                                   const lb_pvalue *joined) {
+  const lb_proof proof = {.kind = LB_PROOF_IN_PLACE};
+  LB_TRY(note_skip(p, n, &proof, LB_SKIP_VIEW, joined));
+  lb_disposition *d = &p->plan->nodes[n->id - p->plan->first_node];
+  d->kind = LB_NODE_IN_PLACE;
+  d->value = n->out[0]->id;
   return LB_OK;
 }
 
@@ -108,20 +128,32 @@ static lb_status set_views(lb_planner *p, const lb_skip_query *q,
                     .content = content_of(from, how)}));
   }
   *done = true;
-  return note_skip(p, n, proof, from);
+  return note_skip(p, n, proof, how, from);
+}
+
+// Where skipping is off, the only views that depend on shapes are those of
+// which readers do the work.
+static bool allows(const lb_planner *p, const lb_node *n,
+                   const lb_proof *proof) {
+  return !n->runtime_skippable || !p->prog->no_skip ||
+         proof->kind == LB_PROOF_STRIDES;
+}
+
+// Whether this plan may skip the node.
+static bool is_candidate(const lb_node *n) {
+  return n->optimized && n->proof.kind != LB_PROOF_DIMS_READ;
 }
 
 // What is known of the node from load, or the answer of its rule.
-static lb_skip ask(const lb_skip_query *q, lb_proof *proof) {
+static lb_skip ask(const lb_planner *p, const lb_skip_query *q,
+                   lb_proof *proof) {
   const lb_node *n = q->node;
-  if (!n->in_order) return lb_skip_ask(q, proof);
-  *proof = n->proof;
-  return LB_SKIP_SAME;
-}
-
-static bool is_candidate(const lb_planner *p, const lb_node *n) {
-  return n->optimized && n->proof.kind != LB_PROOF_DIMS_READ &&
-         !(n->runtime_skippable && p->prog->no_skip);
+  if (n->in_order) {
+    *proof = n->proof;
+    return LB_SKIP_SAME;
+  }
+  lb_skip answer = lb_skip_ask(q, proof);
+  return answer < LB_SKIP_VIEW || allows(p, n, proof) ? answer : LB_SKIP_NO;
 }
 
 lb_status lb_planner_skip(lb_planner *p, const lb_node *n,
@@ -130,9 +162,9 @@ lb_status lb_planner_skip(lb_planner *p, const lb_node *n,
   lb_skip_query q;
   lb_proof proof;
   *done = false;
-  if (!is_candidate(p, n)) return LB_OK;
+  if (!is_candidate(n)) return LB_OK;
   LB_TRY(query_of(p, n, in, out, &q));
-  lb_skip how = ask(&q, &proof);
+  lb_skip how = ask(p, &q, &proof);
   if (how < LB_SKIP_VIEW) return LB_OK;
   const lb_pvalue *from = in[proof.input];
   LB_TRY(set_views(p, &q, &proof, how, from, out, done));
@@ -182,94 +214,134 @@ lb_status lb_planner_skip_empty(lb_planner *p, const lb_node *n,
     LB_TRY(dims_only ? set_without_elements(p, n->out[i], &out[i])
                      : lb_planner_place(p, n->out[i], &out[i]));
   }
-  return note_skip(p, n, &proof, n->n_in ? in[0] : NULL);
+  return note_skip(p, n, &proof, LB_SKIP_VIEW, n->n_in ? in[0] : NULL);
 }
 
 lb_status lb_planner_note_empty(lb_planner *p, const lb_partition *part) {
   const lb_proof proof = {.kind = LB_PROOF_EMPTY};
   for (uint32_t i = 0; i < part->n_nodes; i++)
-    LB_TRY(note_skip(p, part->nodes[i], &proof, NULL));
+    LB_TRY(note_skip(p, part->nodes[i], &proof, LB_SKIP_VIEW, NULL));
   return LB_OK;
 }
 
 // -- partitions --------------------------------------------------------------
 
-// What is known of an operand before its node is planned: its state, or the
-// dims of its expressions, in `scratch`.
-static bool foresee(lb_planner *p, const lb_value *v, lb_tensor *scratch,
-                    lb_skip_operand *out) {
-  *out = (lb_skip_operand){.rank = -1};
-  if (!v) return true;
+// The sizes that a load warm-up guesses are small; kernels that other sizes
+// need are to be requested.
+bool lb_planner_may_skip_partition(const lb_planner *p,
+                                   const lb_partition *part) {
+  const lb_node *last = part->nodes[part->n_nodes - 1];
+  if (last->proof.kind == LB_PROOF_DIMS_READ) return true;
+  if (p->in_warmup) return false;
+  for (uint32_t i = part->n_nodes; i-- > 0;)
+    if (!is_candidate(part->nodes[i])) return false;
+  return true;
+}
+
+static lb_status describe_member(lb_planner *p, const lb_value *v,
+                                 lb_skip_operand *out) {
   const lb_pvalue *s;
-  lb_status st = lb_planner_state(p, v, &s);
-  if (lb_failed(st)) {
-    lb_status_drop(st);
-    return false;
-  }
+  *out = (lb_skip_operand){.rank = -1};
+  if (!v) return LB_OK;
+  LB_TRY(lb_planner_state(p, v, &s));
   if (s) {
     describe(s, out);
-    return true;
+    return LB_OK;
   }
-  if (!p->dims.exact || !lb_planner_expect(p, v, scratch)) return false;
-  describe_tensor(scratch, out);
-  return true;
+  lb_tensor *t = LB_SCRATCH(p, lb_tensor, 1);
+  if (!t) return lb_oom();
+  LB_TRY(lb_planner_tensor(p, v, t));
+  describe_tensor(t, out);
+  return LB_OK;
 }
 
-static bool is_value(const lb_planner *p, const lb_value *v,
-                     const lb_value *root) {
-  return v && root && lb_planner_root(p, v->id) == root->id;
-}
-
-// The query of a node that is not planned yet; false if dims are not known. The
-// value `from` is like `as`.
-static bool foresee_query(lb_planner *p, const lb_node *n, const lb_value *from,
-                          const lb_tensor *as, lb_skip_query *q) {
-  lb_skip_operand *operands;
-  lb_tensor *scratch = LB_SCRATCH(p, lb_tensor, n->n_in + n->n_out);
-  lb_status st = begin_query(p, n, &operands, q);
-  bool good = scratch && !lb_failed(st);
-  lb_status_drop(st);
-  for (uint32_t i = 0; good && i < n->n_in + n->n_out; i++) {
-    const lb_value *v = i < n->n_in ? n->in[i] : n->out[i - n->n_in];
-    if (is_value(p, v, from))
-      describe_tensor(as, &operands[i]);
-    else
-      good = foresee(p, v, &scratch[i], &operands[i]);
-  }
-  return good;
-}
-
-bool lb_planner_skips_partition(lb_planner *p, const lb_partition *part) {
+lb_status lb_planner_skips_partition(lb_planner *p, const lb_partition *part,
+                                     bool *skips) {
   const lb_node *last = part->nodes[part->n_nodes - 1];
-  lb_skip_query q;
   lb_proof proof;
-  if (last->proof.kind == LB_PROOF_DIMS_READ) return true;
-  for (uint32_t i = part->n_nodes; i-- > 0;)
-    if (!is_candidate(p, part->nodes[i])) return false;
-  for (uint32_t i = 0; i < part->n_nodes; i++) {
-    if (!foresee_query(p, part->nodes[i], NULL, NULL, &q) ||
-        ask(&q, &proof) < LB_SKIP_VIEW)
-      return false;
+  *skips = true;
+  if (last->proof.kind == LB_PROOF_DIMS_READ) return LB_OK;
+  for (uint32_t i = 0; *skips && i < part->n_nodes; i++) {
+    const lb_node *n = part->nodes[i];
+    lb_skip_operand *operands;
+    lb_skip_query q;
+    LB_TRY(begin_query(p, n, &operands, &q));
+    for (uint32_t k = 0; k < n->n_in + n->n_out; k++)
+      LB_TRY(describe_member(p, k < n->n_in ? n->in[k] : n->out[k - n->n_in],
+                             &operands[k]));
+    *skips = ask(p, &q, &proof) >= LB_SKIP_VIEW;
   }
-  return true;
+  return LB_OK;
 }
 
 // -- the way to a result -----------------------------------------------------
 
-// Replaces *t, the strides of `from`, by those of the output of n.
-static bool step_over(lb_planner *p, const lb_node *n, const lb_value *from,
-                      lb_tensor *t) {
+static bool is_value(const lb_planner *p, const lb_value *v,
+                     const lb_value *root) {
+  return v && lb_planner_root(p, v->id) == root->id;
+}
+
+// The states of the inputs of a node that is not planned yet: `from` will be
+// like `as`, and the others must be planned.
+static lb_status foresee_inputs(lb_planner *p, const lb_node *n,
+                                const lb_value *from, const lb_pvalue *as,
+                                const lb_pvalue **in, bool *good) {
+  *good = true;
+  for (uint32_t i = 0; *good && i < n->n_in; i++) {
+    in[i] = NULL;
+    if (!n->in[i]) continue;
+    if (is_value(p, n->in[i], from)) {
+      in[i] = as;
+      continue;
+    }
+    LB_TRY(lb_planner_state(p, n->in[i], &in[i]));
+    *good = in[i] != NULL;
+  }
+  return LB_OK;
+}
+
+// The output's dims, by expressions or else by the shape rule.
+static lb_status foresee_output(lb_planner *p, const lb_node *n,
+                                const lb_pvalue *const *in, lb_tensor *out,
+                                bool *good) {
+  const lb_tensor *inferred;
+  *good = p->dims.exact && lb_planner_expect(p, n->out[0], out);
+  if (*good) return LB_OK;
+  LB_TRY(lb_planner_infer(p, n, in, &inferred, good));
+  if (*good) *out = inferred[0];
+  return LB_OK;
+}
+
+// Replaces *t, the strides of `from`, by those of the output of n; *good is
+// false if that is not a view of `from` that starts where it starts.
+static lb_status step_over(lb_planner *p, const lb_node *n,
+                           const lb_value *from, lb_tensor *t, bool *good) {
+  const lb_pvalue as = {.tensor = t, .buffer = 0};
+  const lb_pvalue **in = LB_SCRATCH(p, const lb_pvalue *, n->n_in);
   lb_skip_query q;
   lb_proof proof;
   lb_tensor out;
   int64_t offset;
-  if (!is_candidate(p, n) || !foresee_query(p, n, from, t, &q)) return false;
-  if (ask(&q, &proof) < LB_SKIP_VIEW) return false;
-  if (!is_value(p, n->in[proof.input], from)) return false;
-  if (!lb_planner_expect(p, n->out[0], &out)) return false;
-  if (!lb_view_try(&q, &proof, t, 0, &out, &offset) || offset) return false;
-  *t = out;
-  return true;
+  *good = n->n_out == 1 && is_candidate(n);
+  if (!in) return lb_oom();
+  if (*good) LB_TRY(foresee_inputs(p, n, from, &as, in, good));
+  if (*good) LB_TRY(foresee_output(p, n, in, &out, good));
+  if (!*good) return LB_OK;
+  LB_TRY(query_of(p, n, in, &out, &q));
+  *good = ask(p, &q, &proof) >= LB_SKIP_VIEW && in[proof.input] == &as &&
+          lb_view_try(&q, &proof, t, 0, &out, &offset) && offset == 0;
+  if (*good) *t = out;
+  return LB_OK;
+}
+
+// An error is left to the node that causes it.
+static bool steps_over(lb_planner *p, const lb_node *n, const lb_value *from,
+                       lb_tensor *t) {
+  bool good;
+  lb_status st = step_over(p, n, from, t, &good);
+  good = good && !lb_failed(st);
+  lb_status_drop(st);
+  return good;
 }
 
 bool lb_planner_leads_in_order(lb_planner *p, const lb_value *v,
@@ -283,7 +355,7 @@ bool lb_planner_leads_in_order(lb_planner *p, const lb_value *v,
   v = p->prog->graph->values[lb_planner_root(p, v->id)];
   while (v->id != end) {
     const lb_node *n = path->via;
-    if (!n || !p->dims.exact || !step_over(p, n, v, &at)) return false;
+    if (!n || !steps_over(p, n, v, &at)) return false;
     v = n->out[0];
     path = &p->tally.output_of[v->id];
   }
@@ -299,7 +371,7 @@ const lb_node *lb_planner_moved_by(lb_planner *p, const lb_value *x) {
     if (!n) return NULL;
     const lb_disposition *d = lb_plan_node(p->plan, n);
     if (d->kind != LB_NODE_VIEW || !d->skip || d->skip->rank < 0) return NULL;
-    if (!n->in_order) return n;
+    if (!d->skip->in_order) return n;
     x = n->in[d->skip->proof.input];
   }
 }

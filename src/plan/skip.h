@@ -21,12 +21,20 @@ lb_status lb_planner_skip_empty(lb_planner *p, const lb_node *n,
                                 const lb_pvalue *const *in,
                                 const lb_tensor *out, bool *done);
 
+// Records that a Concat whose result is `joined` is written by its producers.
+lb_status lb_planner_note_in_place(lb_planner *p, const lb_node *n,
+                                   const lb_pvalue *joined);
 // Records that no member of a partition runs, because its result is empty.
 lb_status lb_planner_note_empty(lb_planner *p, const lb_partition *part);
 
-// Whether each member of a partition is skipped, or its result is empty: then
-// it needs no launch, and its members are planned one by one.
-bool lb_planner_skips_partition(lb_planner *p, const lb_partition *part);
+// Whether the rules of all members of a partition may answer that they are
+// skipped; then the next function asks them. If they are, the partition needs
+// no launch, and its members are planned one by one. The dims of the members'
+// outputs must be known (lb_planner_tensor).
+bool lb_planner_may_skip_partition(const lb_planner *p,
+                                   const lb_partition *part);
+lb_status lb_planner_skips_partition(lb_planner *p, const lb_partition *part,
+                                     bool *skips);
 
 // Whether nodes between v, which is like `t`, and the result that it may be
 // written to keep all elements of v in order at the sizes of this plan, so that

@@ -26,6 +26,7 @@ lb_status lb_planner_push(lb_planner *p, const lb_step *step) {
   lb_plan *plan = p->plan;
   LB_GROW(p->arena, plan->steps, plan->n_steps, p->steps.cap_steps);
   plan->steps[plan->n_steps++] = *step;
+  p->values.memory.now = plan->n_steps;
   return LB_OK;
 }
 
@@ -48,8 +49,9 @@ lb_status lb_planner_copy(lb_planner *p, lb_step_operand from,
                           lb_step_operand to, const lb_node *node,
                           lb_reason why) {
   lb_step copy;
-  if (node) {
-    lb_disposition *d = &p->plan->nodes[node->id - p->plan->first_node];
+  lb_disposition *d =
+      node ? &p->plan->nodes[node->id - p->plan->first_node] : NULL;
+  if (d && d->kind != LB_NODE_COPIED) {
     d->kind = LB_NODE_COPIED;
     d->reason = (uint8_t)why;
     d->skipped = false;

@@ -67,6 +67,10 @@ lb_status lb_planner_set_dense(lb_planner *p, const lb_value *v,
                                const lb_tensor *t, lb_storage storage,
                                uint32_t index);
 
+// Records what a guard has found out about v, which has a state. It is copied.
+lb_status lb_planner_set_content(lb_planner *p, const lb_value *v,
+                                 const lb_content *content);
+
 // -- readers: the memory of a value without readers is freed
 
 void lb_planner_unuse(lb_planner *p, const lb_value *v, uint32_t times);

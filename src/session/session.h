@@ -39,6 +39,7 @@ typedef struct lb_session_options {
   bool deterministic;  // see plan/program.h
   bool no_skip;        // likewise
   bool reusable;       // likewise
+  unsigned checks;     // bits of lb_memory_check
   // Gets samples of pending slots; borrowed, outlives the session. NULL: no
   // kernels are compiled.
   lb_service *service;
