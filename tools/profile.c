@@ -219,8 +219,8 @@ static step_counts count_steps(const profile *p) {
 
 static void print_counts(const step_counts *n) {
   printf(
-      "\n%" PRIu64 " steps: %" PRIu64 " launches, %" PRIu64 " calls, %" PRIu64
-      " copies of %" PRIu64 " bytes; %" PRIu64 " nodes skipped\n\n",
+      "\nsteps %" PRIu64 ", launches %" PRIu64 ", calls %" PRIu64
+      ", copies %" PRIu64 " (%" PRIu64 " bytes), skipped nodes %" PRIu64 "\n\n",
       n->steps, n->launches, n->calls, n->copies, n->copied_bytes, n->skipped);
 }
 

@@ -41,15 +41,6 @@ static bool print_load_proof(const lb_node *n, char *text) {
   return true;
 }
 
-// The proof of a node that was skipped in a run.
-static void print_proof(const lb_node *n, const lb_disposition *d, char *text) {
-  static const lb_proof in_place = {.kind = LB_PROOF_IN_PLACE};
-  const lb_proof *proof = d->skip ? &d->skip->proof : &in_place;
-  int rank = d->skip ? d->skip->rank : -1;
-  lb_proof_print(n, proof, rank, rank < 0 ? NULL : d->skip->dims, text,
-                 LB_PROOF_TEXT);
-}
-
 // -- nodes -------------------------------------------------------------------
 
 typedef struct explanation {
@@ -69,11 +60,11 @@ static void describe_run(const explanation *x, const lb_node *n,
   const lb_disposition *d = lb_plan_node(x->plan, n);
   e->disposition = dispositions[d->kind];
   e->reason = (lb_reason)d->reason;
-  e->skipped = d->skipped || d->kind == LB_NODE_IN_PLACE;
-  if (e->skipped) {
-    print_proof(n, d, proof);
-    e->proof = proof;
-  }
+  e->skipped = d->skipped;
+  if (e->skipped)
+    e->proof = lb_proof_print(n, &d->skip->proof, d->skip->rank,
+                              d->skip->rank < 0 ? NULL : d->skip->dims, proof,
+                              LB_PROOF_TEXT);
   if (!lb_disposition_runs(d) || d->kind == LB_NODE_LOOP) return;
   e->step = d->step;
   e->n_steps = 1 + cover_of(x->plan, d->step);
