@@ -28,6 +28,7 @@ import first_run
 import start
 import stream
 import priority
+import skip
 import tune
 
 SUITES = {
@@ -47,6 +48,7 @@ SUITES = {
     "disk": (disk.Disk, "kernels from a warm store, in fresh processes"),
     "trials": (trials.Trials, "kernel trials: kept, demoted, and planted ones"),
     "priority": (priority.Priority, "compile queue by priority, against FIFO"),
+    "skip": (skip.Skip, "nodes that do nothing: skipped, against executed"),
     "kernels": (kernels.Kernels, "each kernel against one core's roofline"),
     "tune": (tune.Tune, "the chosen tile sizes against all others"),
 }
@@ -97,10 +99,10 @@ def arguments():
     add("--quick", action="store_true",
         help="fewer shapes and shorter rounds: a minute or two")
     add("--json", metavar="FILE", help="write all figures to FILE")
-    add("--models", default="minilm,magika", metavar="NAME,...",
+    add("--models", metavar="NAME,...",
         help="names of bench/shapes.def, or `all` of them, `heldout` "
              "(bench/heldout.def) or `int8` (bench/int8.def); default: "
-             "minilm,magika")
+             "minilm,magika; of `skip`: all")
     add("--threads", default="1,2", metavar="N,...", help="default: 1,2")
     add("--peers", default=None, metavar="NAME,...",
         help=f"a list of {','.join(PEERS)}; default: depends on the suite")
@@ -176,9 +178,13 @@ def models_of(text):
     return [known[name] for name in names]
 
 
+def default_models(suite):
+    return "all" if suite == "skip" else "minilm,magika"
+
+
 def context_of(options):
     chosen = ["onnxruntime"] if options.suite == "pack" else \
-        [] if options.suite in ("trials", "priority") else PEERS
+        [] if options.suite in ("trials", "priority", "skip") else PEERS
     if options.peers is not None:
         chosen = [p for p in options.peers.split(",") if p]
     environments = {p: environment(None, options.suite) for p in chosen}
@@ -193,7 +199,8 @@ def context_of(options):
             environment(options.build, options.suite), LIMBER_DETERMINISTIC="1")
         engines.append("deterministic")
     return Context(settings_of(options), options.build.resolve(),
-                   models_of(options.models), chosen, engines, environments,
+                   models_of(options.models or default_models(options.suite)),
+                   chosen, engines, environments,
                    options.plot)
 
 

@@ -126,6 +126,7 @@ class OpenVinoSession:
 
 
 ENGINES = {"limber": Limber, "against": Limber, "deterministic": Limber,
+           "skip=off": Limber,
            "onnxruntime": OnnxRuntime, "openvino": OpenVino}
 
 

@@ -18,7 +18,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 BESIDES = ("against", "deterministic")  # further Limber configurations
 NAMES = {"limber": "Limber", "onnxruntime": "ONNX Runtime",
-         "openvino": "OpenVINO", **{e: e for e in BESIDES}}
+         "openvino": "OpenVINO", "skip=off": "skip=off",
+         **{e: e for e in BESIDES}}
 GRANT_SLACK = 0.02  # seconds: a CPU grant ends at most this much later
 
 

@@ -74,28 +74,31 @@ static lb_status parse_inputs(const bench_subject *s, char **texts, int n,
   return LB_OK;
 }
 
-static lb_status make_plan(bench_subject *s, char **texts, int n) {
+static lb_status prepare(bench_subject *s, char **texts, int n) {
   const lb_region *main = s->session->model.graph->main;
-  lb_tensor *inputs = calloc(main->n_params + 1, sizeof *inputs);
-  lb_want *wanted = calloc(main->n_results + 1, sizeof *wanted);
-  lb_status st = inputs && wanted ? LB_OK : lb_oom();
-  lb_plan_workspace workspace;
-  lb_plan_workspace_init(&workspace);
-  if (!lb_failed(st)) {
-    for (uint32_t i = 0; i < main->n_results; i++) wanted[i].wanted = true;
-    st = parse_inputs(s, texts, n, inputs);
-  }
-  if (!lb_failed(st)) {
-    lb_session *session = s->session->session;
-    lb_version *v = lb_version_take(session);
-    st = lb_plan_first(v->program, main, inputs, NULL, wanted, &workspace,
-                       &s->plan);
-    lb_session_release_version(session, v);
-  }
-  lb_plan_workspace_fini(&workspace);
-  free(inputs);
-  free(wanted);
+  s->inputs = calloc(main->n_params + 1, sizeof *s->inputs);
+  s->wanted = calloc(main->n_results + 1, sizeof *s->wanted);
+  if (!s->inputs || !s->wanted) return lb_oom();
+  for (uint32_t i = 0; i < main->n_results; i++) s->wanted[i].wanted = true;
+  return parse_inputs(s, texts, n, s->inputs);
+}
+
+static lb_status make_plan(const bench_subject *s, lb_plan_workspace *workspace,
+                           lb_plan **out) {
+  lb_session *session = s->session->session;
+  lb_version *v = lb_version_take(session);
+  lb_status st = lb_plan_first(v->program, s->session->model.graph->main,
+                               s->inputs, NULL, s->wanted, workspace, out);
+  lb_session_release_version(session, v);
   return st;
+}
+
+lb_status bench_subject_plan(const bench_subject *s,
+                             lb_plan_workspace *workspace) {
+  lb_plan *plan;
+  LB_TRY(make_plan(s, workspace, &plan));
+  lb_plan_release(plan);
+  return LB_OK;
 }
 
 lb_status bench_subject_open(bench_subject *s, const char *model, char **texts,
@@ -105,7 +108,12 @@ lb_status bench_subject_open(bench_subject *s, const char *model, char **texts,
   o.threads = 1;
   LB_TRY(of_limber(limber_runtime_create(&o, &runtime)));
   LB_TRY(of_limber(limber_session_open(runtime, model, NULL, &s->session)));
-  return make_plan(s, texts, n);
+  LB_TRY(prepare(s, texts, n));
+  lb_plan_workspace workspace;
+  lb_plan_workspace_init(&workspace);
+  lb_status st = make_plan(s, &workspace, &s->plan);
+  lb_plan_workspace_fini(&workspace);
+  return st;
 }
 
 lb_status bench_subject_settle(const bench_subject *s) {

@@ -8,6 +8,8 @@
 
 typedef struct bench_subject {  // never freed
   limber_session *session;
+  lb_tensor *inputs;
+  lb_want *wanted;  // all outputs
   lb_plan *plan;
 } bench_subject;
 
@@ -15,6 +17,9 @@ typedef struct bench_subject {  // never freed
 // input, or INPUT=DIMxDIM:VALUE where the plan depends on the input's value.
 lb_status bench_subject_open(bench_subject *s, const char *model, char **texts,
                              int n);
+// Plans again, as for a signature without a plan, and releases the plan.
+lb_status bench_subject_plan(const bench_subject *s,
+                             lb_plan_workspace *workspace);
 // Compiles all requested kernels.
 lb_status bench_subject_settle(const bench_subject *s);
 

@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +67,24 @@ class Worker:
 
     def do_tiers(self):
         return {"tiers": self.sessions[0].tiers(self.feeds)}
+
+    def do_explain(self):
+        """What a run executes and skips: numbers of steps by kind, their bytes;
+        skipped nodes by operator; and (operator, disposition, reason, number)
+        of nodes that were executed but may do nothing at other shapes."""
+        session = self.sessions[0].session
+        steps = [s for s in session.explain(None, self.feeds) if s["kind"]]
+        nodes = [n for n in session.nodes(None, self.feeds) if not n["pass"]]
+        kinds = Counter(s["kind"] for s in steps)
+        executed = Counter(
+            (n["op"], n["disposition"], n["reason"]) for n in nodes
+            if n["runtime_skippable"] and n["step"] is not None)
+        return {"launches": kinds["launch"], "calls": kinds["call"],
+                "copies": kinds["copy"], "bytes": sum(s["bytes"] for s in steps),
+                "copied_bytes": sum(s["bytes"] for s in steps
+                                    if s["kind"] == "copy") // 2,
+                "skipped": Counter(n["op"] for n in nodes if n["skipped"]),
+                "executed": [[*key, n] for key, n in executed.items()]}
 
     def do_memory(self):
         return engines.memory()

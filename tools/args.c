@@ -8,8 +8,10 @@
 
 // The first entry stands for an option that was not given; no word matches it.
 const char *const option_preferences[] = {"", "0", "1", NULL};
+const char *const option_switches[] = {"", "on", "off", NULL};
 
 int preference(int choice) { return choice == 0 ? 0 : choice == 2 ? 1 : -1; }
+int switch_option(int choice) { return choice == 0 ? 0 : choice == 1 ? 1 : -1; }
 
 // -- help --------------------------------------------------------------------
 

@@ -50,6 +50,19 @@ extern const char *const option_preferences[];
 // Returns the value for limber_session_options.prefer_reusable_kernels.
 int preference(int choice);
 
+// The option of commands that plan.
+#define OPTION_SKIP(at)                                                        \
+  {                                                                            \
+    .name = "skip", .argument = "on|off", .kind = OPTION_CHOICE, .offset = at, \
+    .words = option_switches,                                                  \
+    .help =                                                                    \
+        "on: skip nodes that do nothing at the shapes of a run\n"              \
+        "off: run them; default: as LIMBER_SKIP says, else on"                 \
+  }
+extern const char *const option_switches[];
+// Returns the value of an option of the library: 1, -1, or 0 if not given.
+int switch_option(int choice);
+
 typedef struct command_info {
   const char *name;
   const char *usage;  // what follows the name: "MODEL [OPTION...]"

@@ -33,6 +33,7 @@ int print_problem(const problem *p);
 
 // The commands. Each gets the arguments of main, from its own name on.
 int command_run(int argc, char **argv);
+int command_explain(int argc, char **argv);
 int command_inspect(int argc, char **argv);
 int command_warm(int argc, char **argv);
 int command_doctor(int argc, char **argv);

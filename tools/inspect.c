@@ -7,6 +7,7 @@
 
 #include "json.h"
 #include "args.h"
+#include "profile.h"
 
 typedef struct inspect_job {
   const char *model;
@@ -147,6 +148,16 @@ static json_t *operators_json(const inspect_job *j) {
   return list;
 }
 
+static void add_node(void *user, const limber_node *n) {
+  json_array_append_new(user, load_node_json(n));
+}
+
+static json_t *nodes_json(const inspect_job *j) {
+  json_t *nodes = json_array();
+  limber_session_nodes(j->session, add_node, nodes);
+  return nodes;
+}
+
 static void add_model(const inspect_job *j, json_t *root) {
   limber_model_info m = {.size = sizeof m};
   const limber_value_info *infos;
@@ -165,7 +176,8 @@ static void add_model(const inspect_job *j, json_t *root) {
           text_json(m.producer_version), "domain", text_json(m.domain),
           "description", text_json(m.description), "graph_name",
           text_json(m.graph_name), "weight_bytes", (json_int_t)m.weight_bytes,
-          "nodes", (json_int_t)m.nodes, "properties", properties));
+          "node_count", (json_int_t)m.nodes, "properties", properties));
+  json_object_set_new(root, "nodes", nodes_json(j));
   size_t n = limber_session_inputs(j->session, &infos);
   json_object_set_new(root, "inputs", values_json(infos, n));
   n = limber_session_outputs(j->session, &infos);

@@ -9,6 +9,7 @@ static const char help[] =
     "usage: limber COMMAND [MODEL] [OPTION...]\n"
     "\n"
     "  limber run MODEL       runs an ONNX model\n"
+    "  limber explain MODEL   shows what a run executes, skips and copies\n"
     "  limber inspect MODEL   shows its inputs, outputs and operators\n"
     "  limber warm MODEL      compiles the kernels for expected shapes\n"
     "  limber doctor          shows the configuration on this machine\n"
@@ -25,11 +26,9 @@ static const struct {
   const char *name;
   int (*run)(int argc, char **argv);
 } commands[] = {
-    {"run", command_run},
-    {"inspect", command_inspect},
-    {"warm", command_warm},
-    {"doctor", command_doctor},
-    {"primitive", command_primitive},
+    {"run", command_run},         {"explain", command_explain},
+    {"inspect", command_inspect}, {"warm", command_warm},
+    {"doctor", command_doctor},   {"primitive", command_primitive},
     {"cache", command_cache},
 };
 

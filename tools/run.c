@@ -9,11 +9,10 @@
 #include <sys/stat.h>
 
 #include "element.h"
-#include "feed.h"
+#include "inputs.h"
 #include "json.h"
 #include "npy.h"
 #include "args.h"
-#include "shapes.h"
 #include "trace.h"
 #include "profile.h"
 
@@ -24,6 +23,7 @@ typedef struct run_args {
   long long settle;  // seconds
   int prefer;        // 1 + the given value; 0: not given
   int no_optimize;   // 1: do not run graph passes
+  int skip;          // for switch_option
   double timeout;    // seconds; 0: none
   bool profile, explain, deterministic, json;
 } run_args;
@@ -33,8 +33,7 @@ typedef struct model_run {
   run_args o;
   limber_runtime *runtime;
   limber_session *session;
-  limber_tensor *feeds;  // n_feeds, owned
-  size_t n_feeds;
+  inputs in;
   limber_tensor *results;  // n_results, owned, named
   size_t n_results;
   double load_ms, first_ms, best_ms;
@@ -105,7 +104,8 @@ static const option_row rows[] = {
      .kind = OPTION_FLAG,
      .offset = AT(explain),
      .help = "run once more, and list for each step its tier and the\n"
-             "reason, then the nodes that needed no step"},
+             "reason, then the nodes that needed no step; see limber\n"
+             "explain"},
     {.name = "trace",
      .argument = "FILE",
      .kind = OPTION_TEXT,
@@ -149,6 +149,7 @@ static const option_row rows[] = {
      .offset = AT(deterministic),
      .help = "bitwise identical results, whichever kernels compute\n"
              "them"},
+    OPTION_SKIP(AT(skip)),
     OPTION_PREFER_REUSABLE(AT(prefer)),
     {.name = "json",
      .kind = OPTION_FLAG,
@@ -179,6 +180,7 @@ static bool open_model(model_run *j, problem *p) {
   how.optimize = j->o.no_optimize ? -1 : 0;
   how.deterministic = j->o.deterministic;
   how.prefer_reusable_kernels = preference(j->o.prefer);
+  how.skip = switch_option(j->o.skip);
   limber_status st = limber_runtime_create(&threads, &j->runtime);
   if (st) return fail_status(p, st, "threads");
   double start = now_ms();
@@ -189,85 +191,16 @@ static bool open_model(model_run *j, problem *p) {
   return !st || fail_status(p, st, "--record-shapes");
 }
 
-static const limber_tensor *feed_of(const model_run *j, const char *name) {
-  for (size_t i = 0; i < j->n_feeds; i++)
-    if (!strcmp(j->feeds[i].name, name)) return &j->feeds[i];
-  return NULL;
-}
-
-// Reports all missing inputs at once, as options that can be pasted.
-static bool check_feeds(const model_run *j, problem *p) {
-  const limber_value_info *infos;
-  size_t n = limber_session_inputs(j->session, &infos), missing = 0;
-  char list[3000] = "", one[512];
-  for (size_t i = 0; i < n; i++) {
-    if (feed_of(j, infos[i].name)) continue;
-    feed_suggest(&infos[i], one, sizeof one);
-    size_t used = strlen(list);
-    snprintf(list + used, sizeof list - used, " %s", one);
-    missing++;
-  }
-  if (!missing) return true;
-  return fail(p, EXIT_BAD, "%zu input%s missing; give %s a file, or use%s",
-              missing, missing > 1 ? "s are" : " is",
-              missing > 1 ? "each" : "it", list);
-}
-
-// Returns all inputs of the one signature that the options describe.
-static bool one_shape(const model_run *j, const limber_value_info *infos,
-                      size_t n, limber_tensor *inputs, problem *p) {
-  const limber_tensor **given = calloc(n + 1, sizeof *given);
-  if (!given) return fail(p, EXIT_INTERNAL, "out of memory");
-  for (size_t i = 0; i < n; i++) given[i] = feed_of(j, infos[i].name);
-  shapes_of of = {.inputs = infos,
-                  .n = n,
-                  .fixed = given,
-                  .shapes = j->o.shapes,
-                  .dims = j->o.dims};
-  shapes *s;
-  bool good = shapes_new(&of, &s, p);
-  if (good && shapes_count(s) != 1)
-    good =
-        fail(p, EXIT_USAGE,
-             "a run has one shape, but --shapes and --dims describe %" PRIu64,
-             shapes_count(s));
-  if (good) shapes_get(s, 0, inputs);
-  shapes_free(s);
-  free(given);
-  return good;
-}
-
-// Creates random numbers for the inputs that are not given.
-static bool fill_missing(model_run *j, const limber_value_info *infos, size_t n,
-                         problem *p) {
-  limber_tensor *inputs = calloc(n + 1, sizeof *inputs);
-  if (!inputs) return fail(p, EXIT_INTERNAL, "out of memory");
-  bool good = one_shape(j, infos, n, inputs, p);
-  for (size_t i = 0; good && i < n; i++) {
-    if (feed_of(j, infos[i].name)) continue;
-    good = feed_random(&inputs[i], (uint64_t)j->o.seed + j->n_feeds,
-                       &j->feeds[j->n_feeds], p);
-    j->n_feeds += good;
-  }
-  free(inputs);
-  return good;
-}
-
-static bool read_feeds(model_run *j, problem *p) {
-  const limber_value_info *infos;
-  size_t n = limber_session_inputs(j->session, &infos);
-  j->feeds = calloc(j->o.inputs.n + n + 1, sizeof *j->feeds);
-  if (!j->feeds) return fail(p, EXIT_INTERNAL, "out of memory");
-  while (j->n_feeds < j->o.inputs.n) {
-    size_t i = j->n_feeds;
-    if (!feed_parse(j->o.inputs.items[i], (uint64_t)j->o.seed + i, &j->feeds[i],
-                    p))
-      return false;
-    j->n_feeds++;
-    if (feed_find_input(&j->feeds[i], infos, n, p) == n) return false;
-  }
-  if ((j->o.shapes || j->o.dims) && !fill_missing(j, infos, n, p)) return false;
-  return check_feeds(j, p);
+static bool read_inputs(model_run *j, problem *p) {
+  inputs_options how = {j->o.inputs, j->o.shapes, j->o.dims, j->o.seed};
+  if (!inputs_read(j->session, &how, &j->in, p)) return false;
+  uint64_t count = inputs_count(&j->in);
+  if (count != 1)
+    return fail(
+        p, EXIT_USAGE,
+        "a run has one shape, but --shapes and --dims describe %" PRIu64,
+        count);
+  return inputs_select(&j->in, 0, p);
 }
 
 static void free_results(model_run *j) {
@@ -276,14 +209,15 @@ static void free_results(model_run *j) {
 
 // A traced run reports its steps; it has no timeout.
 static limber_status run_traced(model_run *j) {
-  return limber_session_profile(j->session, j->feeds, j->n_feeds, j->results,
-                                j->n_results, trace_step, &j->trace);
+  return limber_session_profile(j->session, j->in.feeds, j->in.n_feeds,
+                                j->results, j->n_results, trace_step,
+                                &j->trace);
 }
 
 static limber_status run_plain(model_run *j) {
   limber_run_options how = LIMBER_RUN_OPTIONS_INIT;
   how.timeout = j->o.timeout;
-  return limber_session_run(j->session, j->feeds, j->n_feeds, j->results,
+  return limber_session_run(j->session, j->in.feeds, j->in.n_feeds, j->results,
                             j->n_results, &how);
 }
 
@@ -312,7 +246,7 @@ static bool run_profile(model_run *j, problem *p) {
   free_results(j);
   limber_status st =
       (j->o.explain ? limber_session_explain : limber_session_profile)(
-          j->session, j->feeds, j->n_feeds, j->results, j->n_results,
+          j->session, j->in.feeds, j->in.n_feeds, j->results, j->n_results,
           profile_add, &j->profile);
   if (st) return fail_status(p, st, j->o.model);
   if (j->profile.lost) return fail(p, EXIT_INTERNAL, "out of memory");
@@ -450,7 +384,7 @@ static bool write_trace(model_run *j, problem *p) {
 }
 
 static int run_job(model_run *j, problem *p) {
-  if (!open_model(j, p) || !read_feeds(j, p) || !run_model(j, p) ||
+  if (!open_model(j, p) || !read_inputs(j, p) || !run_model(j, p) ||
       !write_results(j, p) || !write_trace(j, p) || !compare_results(j, p))
     return print_problem(p);
   (j->o.json ? print_json : print_text)(j);
@@ -461,8 +395,7 @@ static void job_fini(model_run *j) {
   if (j->results) free_results(j);
   free(j->results);
   profile_fini(&j->profile);
-  for (size_t i = 0; i < j->n_feeds; i++) feed_free(&j->feeds[i]);
-  free(j->feeds);
+  inputs_fini(&j->in);
   free(j->o.inputs.items);
   limber_session_close(j->session);
   limber_runtime_destroy(j->runtime);  // after it no more events arrive

@@ -17,6 +17,7 @@ typedef struct warm_args {
   word_list inputs;  // as written
   long long count, seed, timeout;
   int prefer;  // 1 + the given value; 0: not given
+  int skip;    // for switch_option
   bool plan_only, json;
 } warm_args;
 
@@ -98,6 +99,7 @@ static const option_row rows[] = {
      .kind = OPTION_FLAG,
      .offset = AT(plan_only),
      .help = "compile nothing"},
+    OPTION_SKIP(AT(skip)),
     OPTION_PREFER_REUSABLE(AT(prefer)),
     {.name = "timeout",
      .argument = "S",
@@ -152,6 +154,7 @@ static bool open_model(warm_job *j, problem *p) {
   if (st) return fail_status(p, st, j->o.model);
   limber_session_options session = LIMBER_SESSION_OPTIONS_INIT;
   session.prefer_reusable_kernels = preference(j->o.prefer);
+  session.skip = switch_option(j->o.skip);
   st = limber_session_open(j->runtime, j->o.model, &session, &j->session);
   if (st) return fail_status(p, st, j->o.model);
   j->n = limber_session_inputs(j->session, &j->infos);

@@ -557,8 +557,9 @@ LIMBER_API uint64_t limber_session_trim(limber_session *session);
 // A step of a run: a kernel, or one operator on its reference implementation.
 typedef struct limber_step {
   size_t size;       // sizeof this struct in the library's build
-  const char *name;  // of the node, or of a partition's first node; "": a copy
-  const char *op;    // the operator of that node: "MatMul"
+  const char *name;  // of the node, of a partition's first node, or of the node
+                     // whose elements a copy moves; "": a copy of another kind
+  const char *op;    // the operator of that node: "MatMul"; without one: "Copy"
   const char *tier;  // where its code comes from: "reference", "pack",
                      // "reusable", "specialised" or "fused"
   const char *kernel;  // what the kernel computes and assumes; "": no kernel
@@ -572,9 +573,16 @@ typedef struct limber_step {
   int64_t start_ns, end_ns;  // monotonic clock
   const char *reason;        // why this tier: "in_pack"; why skipped: "view"
   const char *reason_text;   // the reason as a phrase
-  int skipped;       // 1: a node that needed no step; it has no tier either
+  int skipped;       // 1: a node that did nothing, in this run or ever; `proof`
+                     // says why. 0: a step, or a node that needed none for
+                     // another reason; it has no tier
   const char *pass;  // the graph pass that removed the node at load: "fold";
                      // NULL: none
+  const char *proof;  // "Transpose [0,2,1,3] of [128,1,32,64]: dim 1 is 1, the
+                      // others keep their order"; "": none
+  const char *kind;   // "launch" of a kernel, "call" of a reference
+                      // implementation, "copy"; "": a node without a step
+  int optimized, runtime_skippable;  // flags of the node; see limber_node
 } limber_step;
 
 typedef void limber_step_fn(void *user, const limber_step *step);
@@ -587,12 +595,55 @@ LIMBER_API limber_status limber_session_profile(
     limber_session *session, const limber_tensor *inputs, size_t n_inputs,
     limber_tensor *outputs, size_t n_outputs, limber_step_fn *fn, void *user);
 
-// Does the same, then calls `fn` for each node that needed no step: its value
-// is known from shapes, it moves no data, or no requested output needs it.
-// Nodes that a graph pass removed at load come last.
+// Does the same, then calls `fn` for each node that needed no step: it does
+// nothing at these shapes, its readers do its work, its value is known from
+// shapes, or no requested output needs it. Nodes that a graph pass removed at
+// load come last.
 LIMBER_API limber_status limber_session_explain(
     limber_session *session, const limber_tensor *inputs, size_t n_inputs,
     limber_tensor *outputs, size_t n_outputs, limber_step_fn *fn, void *user);
+
+// A node of the graph as Limber runs it, regions included, or a node that a
+// pass removed.
+typedef struct limber_node {
+  size_t size;  // sizeof this struct in the library's build
+  const char *name, *op;
+  // Whether it may do nothing: `optimized` alone: it never runs. Both: decided
+  // in each plan, when shapes are known. Neither: it always runs.
+  int optimized, runtime_skippable;
+  int skipped;  // 1: it does nothing: in this run, or, without a run, ever
+  const char *proof;  // why it is skipped; "": none
+  // What became of it in the run, and why; "" without a run:
+  //   launched, fused, called, copied   `step` computes it
+  //   view         its output is a view of its input, or has no elements that
+  //                are read
+  //   in_place     a Concat whose inputs are written straight into its output
+  //   computed     while planning
+  //   branch       an If; the nodes of its branch run
+  //   loop, body   a Loop or Scan; a node of its body
+  //   not_needed, not_taken, removed    nothing needs it, or it does not exist
+  const char *disposition;
+  const char *reason, *reason_text;  // as in limber_step
+  int64_t step;  // the first step that computes it, counted from 0 in the order
+                 // in which steps are reported; -1: none
+  const char *pass;  // the graph pass that removed it; NULL: it is in the graph
+} limber_node;
+
+typedef void limber_node_fn(void *user, const limber_node *node);
+
+// Calls `fn` for each node with what is known from load: name, operator, flags
+// and, if it never runs, the proof. A node comes before those of its regions;
+// removed nodes come last. The strings are valid until `fn` returns.
+LIMBER_API limber_status limber_session_nodes(limber_session *session,
+                                              limber_node_fn *fn, void *user);
+
+// As limber_session_explain, and then calls `node` for each node of the graph
+// with what became of it. For a batch that ran as several micro-batches this is
+// about the last of them. `step` may be NULL.
+LIMBER_API limber_status limber_session_explain_nodes(
+    limber_session *session, const limber_tensor *inputs, size_t n_inputs,
+    limber_tensor *outputs, size_t n_outputs, limber_step_fn *step,
+    limber_node_fn *node, void *user);
 
 typedef struct limber_plan_info {
   size_t size;       // sizeof this struct, set by the caller
@@ -743,8 +794,9 @@ LIMBER_API limber_status limber_session_kernel(limber_session *session,
                                                size_t i,
                                                limber_kernel_info *out);
 
-// Returns the graph as text, with one line for each node. The caller frees *out
-// with limber_string_free.
+// Returns the graph as text, with one line for each node, which ends with the
+// flags that are set (limber_node). The caller frees *out with
+// limber_string_free.
 LIMBER_API limber_status limber_session_dump(limber_session *session,
                                              char **out);
 // Frees a string that a function of this header returned.

@@ -51,6 +51,14 @@ PyObject *lb_array_new(limber_tensor *tensor, PyObject *runtime);
 // Returns false with an exception set.
 bool lb_cancel_read(PyObject *value, const limber_cancel **out);
 
+// -- rows.c ------------------------------------------------------------------
+
+// Callbacks that append a dict to `list`. On failure an exception is set, and
+// later calls do nothing.
+void lb_step_row(void *list, const limber_step *t);
+void lb_node_row(void *list, const limber_node *n);
+PyObject *lb_stats_row(const limber_stats *t);
+
 // -- runtime.c ---------------------------------------------------------------
 
 // Creates a capsule with a runtime that has this many threads and calls

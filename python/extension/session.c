@@ -159,6 +159,12 @@ static void session_dealloc(PyObject *self) {
 
 // -- running -----------------------------------------------------------------
 
+typedef enum report_kind {
+  REPORT_STEPS,
+  REPORT_ALL,  // steps, then nodes without a step
+  REPORT_NODES,
+} report_kind;
+
 // One call: the tensors, and references that keep their names and memory alive.
 typedef struct python_call {
   limber_tensor *in, *out;
@@ -167,8 +173,8 @@ typedef struct python_call {
   int64_t *strides;      // LIMBER_MAX_RANK for each input
   size_t n_in, n_out, n_refs, n_requested;
   size_t cap_in;
-  PyObject *steps;  // the list to append steps to, or NULL; borrowed
-  bool explain;     // append nodes without a step too
+  PyObject *rows;  // the list that receives what is reported, or NULL; borrowed
+  report_kind report;
   const limber_run_options *options;  // may be NULL; borrowed
   bool planning;  // inputs may be tuples: the shape of an input without data
 } python_call;
@@ -342,34 +348,23 @@ static bool add_outputs(python_call *c, const session *s, PyObject *names,
   return true;
 }
 
-static void add_step(void *user, const limber_step *t) {
-  PyObject *steps = user;
-  if (PyErr_Occurred()) return;
-  PyObject *row = Py_BuildValue(
-      "{s:N,s:s,s:s,s:s,s:L,s:L,s:L,s:L,s:L,s:K,s:K,s:L,s:L,s:s,s:O,s:z}",
-      "name", lb_text(t->name), "op", t->op, "tier", t->tier, "kernel",
-      t->kernel, "rows", (long long)t->rows, "cols", (long long)t->cols, "k",
-      (long long)t->k, "len", (long long)t->len, "outer", (long long)t->outer,
-      "bytes", (unsigned long long)t->bytes, "flops",
-      (unsigned long long)t->flops, "start_ns", (long long)t->start_ns,
-      "end_ns", (long long)t->end_ns, "reason", t->reason, "skipped",
-      t->skipped ? Py_True : Py_False, "pass", t->pass);
-  if (row) PyList_Append(steps, row);
-  Py_XDECREF(row);
-}
-
 // The callback creates Python objects, so the GIL is held during the run.
 static bool call_profile(python_call *c, const session *s) {
-  limber_status st =
-      (c->explain ? limber_session_explain : limber_session_profile)(
-          s->limber, c->in, c->n_in, c->out, c->n_out, add_step, c->steps);
+  limber_status st;
+  if (c->report == REPORT_NODES)
+    st = limber_session_explain_nodes(s->limber, c->in, c->n_in, c->out,
+                                      c->n_out, NULL, lb_node_row, c->rows);
+  else
+    st = (c->report == REPORT_ALL ? limber_session_explain
+                                  : limber_session_profile)(
+        s->limber, c->in, c->n_in, c->out, c->n_out, lb_step_row, c->rows);
   if (st) lb_raise(lb_python.run_errors, st);
   return !PyErr_Occurred();
 }
 
 static bool call_run(python_call *c, const session *s) {
   limber_status st;
-  if (c->steps) return call_profile(c, s);
+  if (c->rows) return call_profile(c, s);
   Py_BEGIN_ALLOW_THREADS;
   st = limber_session_run(s->limber, c->in, c->n_in, c->out, c->n_out,
                           c->options);
@@ -398,7 +393,7 @@ static PyObject *call_results(python_call *c, const session *s) {
 }
 
 // `names` may be NULL: all outputs. `position` are inputs by position, `feeds`
-// by name; each may be NULL. `how` holds the steps and options of the call.
+// by name; each may be NULL. `how` holds the rows and options of the call.
 static PyObject *run(const session *s, PyObject *names, PyObject *position,
                      PyObject *feeds, const python_call *how) {
   Py_ssize_t wanted = names ? PySequence_Size(names) : (Py_ssize_t)s->n_outputs;
@@ -409,8 +404,8 @@ static PyObject *run(const session *s, PyObject *names, PyObject *position,
   python_call c;
   if (!call_init(&c, (size_t)(n_positional + named), (size_t)wanted))
     return NULL;
-  c.steps = how->steps;
-  c.explain = how->explain;
+  c.rows = how->rows;
+  c.report = how->report;
   c.options = how->options;
   for (Py_ssize_t i = 0; i < n_positional; i++)
     if (!add_input(&c, s, (size_t)i, PyTuple_GetItem(position, i))) goto done;
@@ -482,30 +477,53 @@ static PyObject *session_run(PyObject *self, PyObject *args,
   return results;
 }
 
+static PyObject *list_rows(const session *s, PyObject *names, PyObject *feeds,
+                           report_kind report) {
+  PyObject *rows = PyList_New(0);
+  python_call how = {.rows = rows, .report = report};
+  PyObject *results = rows ? run_named(s, names, feeds, &how) : NULL;
+  if (!results) Py_CLEAR(rows);
+  Py_XDECREF(results);
+  return rows;
+}
+
 static PyObject *list_steps(PyObject *self, PyObject *args, PyObject *keywords,
-                            bool explain) {
+                            report_kind report) {
   static char *parameters[] = {"output_names", "input_feed", NULL};
   PyObject *names, *feeds;
   const session *s = opened(self);
   if (!s || !PyArg_ParseTupleAndKeywords(args, keywords, "OO", parameters,
                                          &names, &feeds))
     return NULL;
-  PyObject *steps = PyList_New(0);
-  python_call how = {.steps = steps, .explain = explain};
-  PyObject *results = steps ? run_named(s, names, feeds, &how) : NULL;
-  if (!results) Py_CLEAR(steps);
-  Py_XDECREF(results);
-  return steps;
+  return list_rows(s, names, feeds, report);
 }
 
 static PyObject *session_profile(PyObject *self, PyObject *args,
                                  PyObject *keywords) {
-  return list_steps(self, args, keywords, false);
+  return list_steps(self, args, keywords, REPORT_STEPS);
 }
 
 static PyObject *session_explain(PyObject *self, PyObject *args,
                                  PyObject *keywords) {
-  return list_steps(self, args, keywords, true);
+  return list_steps(self, args, keywords, REPORT_ALL);
+}
+
+// Without inputs it lists what is known from load.
+static PyObject *session_nodes(PyObject *self, PyObject *args,
+                               PyObject *keywords) {
+  static char *parameters[] = {"output_names", "input_feed", NULL};
+  PyObject *names = Py_None, *feeds = Py_None;
+  const session *s = opened(self);
+  if (!s || !PyArg_ParseTupleAndKeywords(args, keywords, "|OO", parameters,
+                                         &names, &feeds))
+    return NULL;
+  if (feeds != Py_None) return list_rows(s, names, feeds, REPORT_NODES);
+  PyObject *rows = PyList_New(0);
+  limber_status st =
+      rows ? limber_session_nodes(s->limber, lb_node_row, rows) : LIMBER_OK;
+  if (st) lb_raise(lb_python.run_errors, st);
+  if (PyErr_Occurred()) Py_CLEAR(rows);
+  return rows;
 }
 
 static PyObject *session_call(PyObject *self, PyObject *args,
@@ -597,28 +615,7 @@ static PyObject *session_counters(PyObject *self, PyObject *unused) {
   if (!s) return NULL;
   limber_status st = limber_session_stats(s->limber, &t);
   if (st) return lb_raise(lb_python.run_errors, st);
-  return Py_BuildValue(
-      "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:s,s:K,s:K,s:K,s:K,s:K,s:K,"
-      "s:K,s:K,s:K}",
-      "runs", (unsigned long long)t.runs, "plans_built",
-      (unsigned long long)t.plans_built, "plans_evicted",
-      (unsigned long long)t.plans_evicted, "plans", (unsigned long long)t.plans,
-      "plan_bytes", (unsigned long long)t.plan_bytes, "arena_bytes",
-      (unsigned long long)t.arena_bytes, "kernels_requested",
-      (unsigned long long)t.kernels_requested, "kernels",
-      (unsigned long long)t.kernels, "packed_bytes",
-      (unsigned long long)t.packed_bytes, "prefer_reusable_kernels",
-      PyBool_FromLong(t.prefer_reusable_kernels), "prefer_reusable_from",
-      t.prefer_reusable_from, "kernels_specialised",
-      (unsigned long long)t.kernels_specialised, "kernels_failed",
-      (unsigned long long)t.kernels_failed, "kernels_pending",
-      (unsigned long long)t.kernels_pending, "kernels_queued",
-      (unsigned long long)t.kernels_queued, "worker_failures",
-      (unsigned long long)t.worker_failures, "compile_us_on_callers",
-      (unsigned long long)t.compile_us_on_callers, "kernels_on_trial",
-      (unsigned long long)t.kernels_on_trial, "kernels_kept",
-      (unsigned long long)t.kernels_kept, "kernels_demoted",
-      (unsigned long long)t.kernels_demoted);
+  return lb_stats_row(&t);
 }
 
 static PyObject *session_plan(PyObject *self, PyObject *feeds) {
@@ -748,16 +745,28 @@ static PyMethodDef methods[] = {
     {"profile", (PyCFunction)(void (*)(void))session_profile,
      METH_VARARGS | METH_KEYWORDS,
      "profile(output_names, input_feed)\n\n"
-     "Runs the model and returns a list of its steps as dicts: name, op, tier\n"
-     "(reference, pack, reusable, specialised or fused), kernel, rows, cols,\n"
-     "k, len, outer, bytes, flops, start_ns, end_ns, and reason: why that\n"
-     "tier was used."},
+     "Runs the model and returns a list of its steps as dicts: name, op, kind\n"
+     "(launch, call or copy), tier (reference, pack, reusable, specialised or\n"
+     "fused), kernel, rows, cols, k, len, outer, bytes, flops, start_ns,\n"
+     "end_ns, reason (why that tier was used) and reason_text."},
     {"explain", (PyCFunction)(void (*)(void))session_explain,
      METH_VARARGS | METH_KEYWORDS,
      "explain(output_names, input_feed)\n\n"
-     "Does the same as profile, then lists the nodes that needed no step:\n"
-     "skipped is True, and reason says why; pass names the graph pass that\n"
-     "removed a node when the model was loaded, or is None."},
+     "Does the same as profile, then lists the nodes that needed no step, "
+     "with\n"
+     "kind ''. Where a node does nothing at these shapes, skipped is True and\n"
+     "proof says why. pass names the graph pass that removed a node when the\n"
+     "model was loaded, or is None."},
+    {"nodes", (PyCFunction)(void (*)(void))session_nodes,
+     METH_VARARGS | METH_KEYWORDS,
+     "nodes(output_names=None, input_feed=None)\n\n"
+     "Returns the nodes of the graph, and those that a pass removed, as "
+     "dicts:\n"
+     "name, op, optimized and runtime_skippable (optimized alone: it never\n"
+     "runs; both: decided when shapes are known), skipped, proof and pass.\n"
+     "With inputs it runs the model; then disposition, reason and reason_text\n"
+     "say what became of each node, and step is the index, in the list of\n"
+     "profile or explain, of the first step that computes it, or None."},
     {"plan", session_plan, METH_O,
      "plan(input_feed)\n\n"
      "Plans a run for inputs of these shapes, without running it. An input is\n"

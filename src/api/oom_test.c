@@ -184,6 +184,10 @@ static void a_run_survives_every_failed_allocation(void **state) {
   assert_true(tries > 20);
 }
 
+static void ignore_node(void *user, const limber_node *node) {
+  (void)user, (void)node;
+}
+
 static void ignore_step(void *user, const limber_step *step) {
   (void)user, (void)step;
 }
@@ -197,7 +201,10 @@ static limber_status look_ahead(limber_session *s, const char *path) {
       {.dtype = LIMBER_I64, .data = &iterations}};
   limber_tensor out = {.name = "transposed"};
   limber_status st = limber_session_record_shapes(s, path);
-  if (!st) st = limber_session_explain(s, in, 2, &out, 1, ignore_step, NULL);
+  if (!st)
+    st = limber_session_explain_nodes(s, in, 2, &out, 1, ignore_step,
+                                      ignore_node, NULL);
+  if (!st) st = limber_session_nodes(s, ignore_node, NULL);
   limber_tensor_free(&out);
   if (!st) st = limber_session_record_shapes(s, NULL);
   limber_shapes *shapes;

@@ -347,7 +347,7 @@ limber_status limber_session_kernel(limber_session *session, size_t i,
 
 limber_status limber_session_dump(limber_session *session, char **out) {
   lb_strbuf text = {0};
-  lb_graph_dump(session->model.graph, &text);
+  lb_graph_dump_flags(session->model.graph, &text);
   lb_status st = lb_strbuf_status(&text);
   *out = lb_failed(st) ? NULL : strdup(lb_strbuf_str(&text));
   if (!lb_failed(st) && !*out) st = lb_oom();

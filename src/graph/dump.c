@@ -5,7 +5,8 @@
 //   y: float32[batch,8] = Softmax(h) {axis=-1}
 //   out y
 //
-// Small constants are printed in full. Bodies follow their node, indented.
+// A node with flags (skip.h) has them behind a #. Small constants are printed
+// in full. Bodies follow their node, indented.
 #include <string.h>
 
 #include "graph/graph.h"
@@ -142,7 +143,13 @@ static void indent(int depth, lb_strbuf *out) {
   for (int i = 0; i < depth; i++) lb_strbuf_puts(out, "  ");
 }
 
-static void put_node(const lb_node *n, int depth, lb_strbuf *out) {
+static void put_flags(const lb_node *n, lb_strbuf *out) {
+  if (!n->optimized) return;
+  lb_strbuf_puts(out, n->runtime_skippable ? "  # optimized, runtime_skippable"
+                                           : "  # optimized");
+}
+
+static void put_node(const lb_node *n, int depth, bool flags, lb_strbuf *out) {
   indent(depth, out);
   for (uint32_t i = 0; i < n->n_out; i++) {
     if (i) lb_strbuf_puts(out, ", ");
@@ -155,21 +162,23 @@ static void put_node(const lb_node *n, int depth, lb_strbuf *out) {
   put_values(n->in, n->n_in, out);
   lb_strbuf_putc(out, ')');
   put_attrs(n, out);
+  if (flags) put_flags(n, out);
   lb_strbuf_putc(out, '\n');
 }
 
-static void put_region(const lb_region *r, int depth, lb_strbuf *out) {
+static void put_region(const lb_region *r, int depth, bool flags,
+                       lb_strbuf *out) {
   if (depth > LB_MAX_NESTING) return;
   for (uint32_t i = 0; i < r->n_nodes; i++) {
     const lb_node *n = r->nodes[i];
-    put_node(n, depth, out);
+    put_node(n, depth, flags, out);
     for (uint32_t k = 0; k < n->n_regions; k++) {
       const char *role = n->op != LB_OP_If ? "body" : k ? "else" : "then";
       indent(depth, out);
       lb_strbuf_printf(out, "%s(", role);
       put_values(n->regions[k]->params, n->regions[k]->n_params, out);
       lb_strbuf_puts(out, ")\n");
-      put_region(n->regions[k], depth + 1, out);
+      put_region(n->regions[k], depth + 1, flags, out);
     }
   }
   if (!r->parent) return;
@@ -179,14 +188,14 @@ static void put_region(const lb_region *r, int depth, lb_strbuf *out) {
   lb_strbuf_putc(out, '\n');
 }
 
-void lb_graph_dump(const lb_graph *g, lb_strbuf *out) {
+static void dump(const lb_graph *g, bool flags, lb_strbuf *out) {
   const lb_region *r = g->main;
   for (uint32_t i = 0; i < r->n_params; i++) {
     lb_strbuf_printf(out, "in %s: ", r->params[i]->name);
     put_info(&r->params[i]->info, out);
     lb_strbuf_putc(out, '\n');
   }
-  put_region(r, 0, out);
+  put_region(r, 0, flags, out);
   for (uint32_t i = 0; i < r->n_results; i++) {
     const char *name = g->output_names ? g->output_names[i] : NULL;
     lb_strbuf_puts(out, "out ");
@@ -195,4 +204,10 @@ void lb_graph_dump(const lb_graph *g, lb_strbuf *out) {
     put_value(r->results[i], out);
     lb_strbuf_putc(out, '\n');
   }
+}
+
+void lb_graph_dump(const lb_graph *g, lb_strbuf *out) { dump(g, false, out); }
+
+void lb_graph_dump_flags(const lb_graph *g, lb_strbuf *out) {
+  dump(g, true, out);
 }

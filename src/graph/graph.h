@@ -102,6 +102,7 @@ typedef struct lb_removed {
   const char *name;
   lb_op op;  // as in the model
   const char *pass;
+  const lb_node *node;  // with the proof, if it does nothing
 } lb_removed;
 
 struct lb_graph {
@@ -216,5 +217,7 @@ lb_status lb_graph_verify(const lb_graph *g);
 // Writes readable text: one line per node, dims as expressions, regions
 // indented.
 void lb_graph_dump(const lb_graph *g, lb_strbuf *out);
+// The same, with the flags of each node (skip.h) behind a #.
+void lb_graph_dump_flags(const lb_graph *g, lb_strbuf *out);
 
 #endif

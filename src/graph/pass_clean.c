@@ -52,17 +52,23 @@ static bool is_read(const lb_rewrite *rw, const lb_node *n) {
          lb_rewrite_uses(rw, n->out[0]) > 0;
 }
 
+// Keeps the proof in the node, for g->removed.
+static void replace_by(lb_rewrite *rw, lb_node *n, lb_value *from) {
+  lb_skip_at_load(n, only_first_used(rw, n), &n->proof);
+  lb_rewrite_replace(rw, n->out[0], from);
+}
+
 static lb_status drop_noop(lb_rewrite *rw, lb_node *n) {
   if (!is_read(rw, n)) return LB_OK;
   lb_value *from = source_of(rw, n->out[0], false);
   if (!from) return become_squeeze(rw, n);
-  lb_rewrite_replace(rw, n->out[0], from);
+  replace_by(rw, n, from);
   return LB_OK;
 }
 
 static lb_status drop_neutral(lb_rewrite *rw, lb_node *n) {
   lb_value *from = is_read(rw, n) ? source_of(rw, n->out[0], true) : NULL;
-  if (from) lb_rewrite_replace(rw, n->out[0], from);
+  if (from) replace_by(rw, n, from);
   return LB_OK;
 }
 

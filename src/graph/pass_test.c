@@ -1,6 +1,7 @@
 // graph/pass_test.c -- clean-up passes, the driver, and batch norms.
 #include <math.h>
 
+#include "graph/proof.h"
 #include "graph/rewrite.h"
 #include "graph/text_test.h"
 
@@ -262,7 +263,7 @@ static void passes_that_undo_each_other_are_named(void **state) {
   lb_graph_free(g);
 }
 
-static void removed_nodes_name_the_pass(void **state) {
+static void removed_nodes_name_the_pass_and_keep_their_proof(void **state) {
   (void)state;
   lb_graph *g = graph_of(
       "in x float32[4]\n"
@@ -276,15 +277,17 @@ static void removed_nodes_name_the_pass(void **state) {
   static const struct {
     lb_op op;
     const char *pass;
-  } expected[] = {{LB_OP_Exp, "dead"},
-                  {LB_OP_Neg, "dead"},
-                  {LB_OP_Identity, "noop"},
-                  {LB_OP_Sigmoid, "match"}};
+    lb_proof_kind proof;
+  } expected[] = {{LB_OP_Exp, "dead", LB_PROOF_NONE},
+                  {LB_OP_Neg, "dead", LB_PROOF_NONE},
+                  {LB_OP_Identity, "noop", LB_PROOF_PASSES_ON},
+                  {LB_OP_Sigmoid, "match", LB_PROOF_NONE}};
   assert_int_equal(g->n_removed, 4);
   for (int i = 0; i < 4; i++) {
     assert_int_equal(g->removed[i].op, expected[i].op);
     assert_string_equal(g->removed[i].pass, expected[i].pass);
     assert_non_null(g->removed[i].name);
+    assert_int_equal(g->removed[i].node->proof.kind, expected[i].proof);
   }
   lb_graph_free(g);
 }
@@ -694,7 +697,7 @@ int main(void) {
       cmocka_unit_test(passes_can_be_switched_off),
       cmocka_unit_test(passes_have_names),
       cmocka_unit_test(passes_that_undo_each_other_are_named),
-      cmocka_unit_test(removed_nodes_name_the_pass),
+      cmocka_unit_test(removed_nodes_name_the_pass_and_keep_their_proof),
       cmocka_unit_test(ids_are_dense_afterwards),
       cmocka_unit_test(batch_norm_is_folded_into_weights_and_bias),
       cmocka_unit_test(known_contents_merge_by_dtype_and_rank),

@@ -16,6 +16,16 @@ static void print_list(lb_strbuf *b, const int64_t *list, int n) {
     lb_strbuf_printf(b, "%s%" PRId64, i ? "," : "", list[i]);
 }
 
+static void print_dims(lb_strbuf *b, const int64_t *dims, int rank) {
+  for (int i = 0; i < rank; i++) {
+    if (i) lb_strbuf_putc(b, ',');
+    if (dims[i] < 0)
+      lb_strbuf_putc(b, '?');
+    else
+      lb_strbuf_printf(b, "%" PRId64, dims[i]);
+  }
+}
+
 // "dim 1 is 1", "dims 1 and 3 are 1", "dims 0, 1 and 3 are 1".
 static void print_ones(lb_strbuf *b, int rank, const int64_t *dims) {
   int ones = 0, printed = 0;
@@ -66,7 +76,7 @@ char *lb_proof_print(const lb_node *n, const lb_proof *p, int rank,
   }
   if (dims) {
     lb_strbuf_printf(&b, " of [");
-    print_list(&b, dims, rank);
+    print_dims(&b, dims, rank);
     lb_strbuf_printf(&b, "]");
   }
   lb_strbuf_printf(&b, ": ");

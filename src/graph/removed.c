@@ -90,7 +90,7 @@ lb_status lb_removal_note(lb_removal *r, lb_graph *g, const char *pass) {
   for (uint32_t i = 0; i < r->n; i++) {
     if (!r->nodes[i] || r->reached[i]) continue;
     g->removed[g->n_removed++] =
-        (lb_removed){r->nodes[i]->name, r->ops[i], pass};
+        (lb_removed){r->nodes[i]->name, r->ops[i], pass, r->nodes[i]};
     r->nodes[i] = NULL;
   }
   return LB_OK;

@@ -363,8 +363,8 @@ static lb_reason why_pending(const lb_step *launch) {
   return LB_REASON_PENDING;
 }
 
-static lb_status emit_step(const frame *f, const lb_step *step, int64_t start,
-                           int64_t end) {
+static lb_status emit_step(const frame *f, const lb_plan *plan,
+                           const lb_step *step, int64_t start, int64_t end) {
   const lb_watcher *w = f->c->watcher;
   lb_step_event e;
   if (!w || step->kind == LB_STEP_LOOP)
@@ -373,6 +373,9 @@ static lb_status emit_step(const frame *f, const lb_step *step, int64_t start,
   e.start_ns = start;
   e.end_ns = end;
   e.version = f->c->program->version;
+  e.step = f->region == f->s->graph->main
+               ? plan->first_step + (uint32_t)(step - plan->steps)
+               : LB_NO_STEP;
   if (f->covered_launch && step > f->covered_launch && step < f->cover_end)
     e.reason = why_pending(f->covered_launch);
   return w->step(w->user, &e);
@@ -471,7 +474,7 @@ static lb_status run_profiled(frame *f, lb_plan *plan) {
     }
     int64_t stop = lb_clock_ns();
     lb_step_profiler_step(&profiler, step, start, stop);
-    LB_TRY(emit_step(f, step, start, stop));
+    LB_TRY(emit_step(f, plan, step, start, stop));
   }
   lb_step_profiler_end(&profiler, plan);
   return LB_OK;

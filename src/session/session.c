@@ -331,6 +331,7 @@ static lb_status emit_steps(const lb_plan *plan, const lb_watcher *watcher) {
     lb_step_event e;
     lb_watch_step(step, &e);
     e.version = plan->program->version;
+    e.step = plan->first_step + i;
     LB_TRY(watcher->step(watcher->user, &e));
     if (step->kind == LB_STEP_LAUNCH) i += step->skip;
   }

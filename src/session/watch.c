@@ -97,6 +97,7 @@ void lb_watch_step(const lb_step *step, lb_step_event *out) {
     return;
   }
   out->reason = step->reason;
+  out->copies = step->kind == LB_STEP_COPY;
   for (uint32_t i = 0; i < step->n_in; i++)
     out->bytes += lb_tensor_bytes(step->in[i].tensor);
   for (uint32_t i = 0; i < step->n_out; i++)

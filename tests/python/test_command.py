@@ -48,8 +48,8 @@ def test_help_is_printed(words):
     assert limber(*words).startswith("usage: limber")
 
 
-@pytest.mark.parametrize("command", ["run", "inspect", "warm", "doctor",
-                                     "primitive", "cache"])
+@pytest.mark.parametrize("command", ["run", "explain", "inspect", "warm",
+                                     "doctor", "primitive", "cache"])
 def test_the_manual_has_every_option(command):
     manual = (ROOT / "docs" / "limber.1").read_text().replace("\\-", "-")
     section = manual.split(f"OPTIONS OF {command.upper()}\n")[1]
