@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT / "tests" / "models"))
 
 import cache
 import callers
+import decoder
 import rampup
 import disk
 import trials
@@ -44,6 +45,8 @@ SUITES = {
     "primitives": (primitives.Primitives,
                    "1,000 shapes of a primitive: reusable kernels or not"),
     "cache": (cache.Cache, "cost of a hit, an eviction and a run, by entries"),
+    "decoder": (decoder.Decoder, "one token at a time, past keys and values in "
+                "shared buffers, against ONNX Runtime with IO binding"),
     "disk": (disk.Disk, "kernels from a warm store, in fresh processes"),
     "trials": (trials.Trials, "kernel trials: kept, demoted, and planted ones"),
     "priority": (priority.Priority, "compile queue by priority, against FIFO"),
@@ -71,6 +74,7 @@ class Settings:
     window_seconds: float = 1.5
     first_run_shapes: int = 60
     processes: int = 5
+    chunk_step: int = 1    # of the chunks of a decoder, every n-th is measured
 
 
 @dataclass
@@ -136,7 +140,7 @@ def settings_of(options):
         settings.callers = (1, 4)
         settings.alternations = 5
         settings.shapes, settings.first_run_shapes = 100, 8
-        settings.processes = 3
+        settings.processes, settings.chunk_step = 3, 4
     for name in ("rounds", "seeds", "random", "fixed", "shapes",
                  "alternations"):
         if getattr(options, name) is not None:
@@ -165,7 +169,7 @@ def group_of(name):
 
 
 def models_of(text):
-    if text in ("heldout", "int8"):
+    if text in ("heldout", "int8", "decoder"):
         return group_of(text)
     known = shapes.load()
     names = list(known) if text == "all" else text.split(",")
@@ -177,7 +181,7 @@ def models_of(text):
 
 
 def context_of(options):
-    chosen = ["onnxruntime"] if options.suite == "pack" else \
+    chosen = ["onnxruntime"] if options.suite in ("pack", "decoder") else \
         [] if options.suite in ("trials", "priority") else PEERS
     if options.peers is not None:
         chosen = [p for p in options.peers.split(",") if p]
@@ -193,7 +197,8 @@ def context_of(options):
             environment(options.build, options.suite), LIMBER_DETERMINISTIC="1")
         engines.append("deterministic")
     return Context(settings_of(options), options.build.resolve(),
-                   models_of(options.models), chosen, engines, environments,
+                   models_of("decoder" if options.suite == "decoder" else
+                             options.models), chosen, engines, environments,
                    options.plot)
 
 
