@@ -1,6 +1,7 @@
 """Converts Python values into arrays that the C extension can read."""
 
 import functools
+import math
 
 import numpy as np
 
@@ -49,3 +50,27 @@ def from_python(value, dtype):
 def as_bfloat16(array):
     """Returns a view of an array of two-byte elements as bfloat16."""
     return array.view(bfloat16_dtype())
+
+
+def leading(array, dims):
+    """Returns the first elements of a contiguous array as a view with these
+    dims."""
+    return array.reshape(-1)[:math.prod(dims)].reshape(dims)
+
+
+def in_place(value):
+    """Returns `value`, or an array that shares its memory, for Limber to read
+    and write there."""
+    if hasattr(value, "__array_struct__"):
+        return value
+    if hasattr(value, "__array_interface__"):
+        return np.asarray(value)
+    if hasattr(value, "__dlpack__"):
+        return np.from_dlpack(value)
+    try:
+        return np.asarray(memoryview(value))
+    except TypeError:
+        raise TypeError(
+            "bind takes arrays whose memory can be shared (numpy, DLPack, "
+            f"__array_interface__ or buffers), not {type(value).__name__}"
+        ) from None
