@@ -4,7 +4,8 @@
     model = limber.load("model.onnx")       # a path, or bytes
     y = model(x)                            # or model.run(["y"], {"x": x})
 
-InferenceSession is the same model with ONNX Runtime's interface.
+InferenceSession is the same model with ONNX Runtime's interface; limber.compat
+runs programs that import onnxruntime.
 """
 
 import atexit
@@ -22,10 +23,10 @@ from limber._futures import RunFuture
 from limber._limber import to_dlpack
 from limber._model import Model, Stats, ValueInfo, load
 from limber._primitive import Operand, Primitive, PrimitiveInfo
-from limber._session import (ExecutionMode, GraphOptimizationLevel,
-                             InferenceSession, ModelMetadata, RunOptions,
-                             SessionOptions, get_available_providers,
-                             get_device)
+from limber.compat import (ExecutionMode, GraphOptimizationLevel,
+                           InferenceSession, ModelMetadata, RunOptions,
+                           SessionOptions, get_available_providers,
+                           get_device)
 
 atexit.register(_stop_events)
 
