@@ -138,7 +138,7 @@ def tables():
     parts.append(table("Configuration entries of `RunOptions`",
                        sorted(_options.RUN_ENTRIES.items())))
     parts.append(table(
-        "`onnxruntime.capi.onnxruntime_pybind11_state`, besides the names above",
+        "Other names of `onnxruntime.capi.onnxruntime_pybind11_state`",
         module_rows(state_names() - plain)))
     parts.append(table(
         "Exceptions of `onnxruntime.capi.onnxruntime_pybind11_state`",

@@ -170,10 +170,15 @@ static PyObject *to_dlpack(PyObject *module, PyObject *array) {
 bool lb_dlpack_init(PyObject *module) {
   static PyMethodDef methods[] = {
       {"to_dlpack", to_dlpack, METH_O,
-       "to_dlpack(array)\n--\n\nReturns a DLPack capsule of the array's "
+       "to_dlpack(array, /)\n--\n\nReturns a DLPack capsule of the array's "
        "memory, "
        "for other libraries.\nnumpy's own export does the same, except that it "
-       "has no bfloat16."},
+       "has no bfloat16.\n\n"
+       "    >>> class Tensor:\n"
+       "    ...     def __dlpack__(self, **_):\n"
+       "    ...         return limber.to_dlpack(np.ones(2, np.float32))\n"
+       "    >>> model(Tensor())\n"
+       "    array([-1., -1.], dtype=float32)\n"},
       {0},
   };
   return !PyModule_AddFunctions(module, methods);

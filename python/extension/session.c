@@ -287,7 +287,9 @@ static PyMethodDef methods[] = {
      "After timeout seconds, or when cancel (a limber.Cancel) is triggered, "
      "the\n"
      "run ends before its next step and raises limber.Cancelled, which says\n"
-     "how far it got."},
+     "how far it got.\n\n"
+     "    >>> model.run([\"y\"], {\"x\": np.ones(2, np.float32)})\n"
+     "    [array([-1., -1.], dtype=float32)]\n"},
     {"trim", session_trim, METH_NOARGS,
      "trim()\n\n"
      "Frees the memory that is kept for later runs, and returns the number of\n"
@@ -299,24 +301,35 @@ static PyMethodDef methods[] = {
      "Runs the model and returns a list of its steps as dicts: name, op, tier\n"
      "(reference, pack, reusable, specialised or fused), kernel, rows, cols,\n"
      "k, len, outer, bytes, flops, start_ns, end_ns, and reason: why that\n"
-     "tier was used."},
+     "tier was used.\n\n"
+     "    >>> steps = model.profile(None, {\"x\": np.ones(2, np.float32)})\n"
+     "    >>> [(step[\"name\"], step[\"op\"]) for step in steps]\n"
+     "    [('Neg_0', 'Neg')]\n"},
     {"explain", (PyCFunction)(void (*)(void))lb_py_explain,
      METH_VARARGS | METH_KEYWORDS,
      "explain(output_names, input_feed)\n\n"
      "Does the same as profile, then lists the nodes that needed no step:\n"
      "skipped is True, and reason says why; pass names the graph pass that\n"
-     "removed a node when the model was loaded, or is None."},
+     "removed a node when the model was loaded, or is None.\n\n"
+     "    >>> steps = model.explain(None, {\"x\": np.ones(2, np.float32)})\n"
+     "    >>> [step[\"op\"] for step in steps if not step[\"skipped\"]]\n"
+     "    ['Neg']\n"},
     {"plan", lb_py_plan, METH_O,
      "plan(input_feed)\n\n"
      "Plans a run for inputs of these shapes, without running it. An input is\n"
      "a tuple of sizes, or an array where shapes depend on its contents.\n"
      "Returns a dict: steps, kernels (the steps that are kernels), and\n"
      "nodes_left (the nodes after the first point where the plan depends on\n"
-     "data)."},
+     "data).\n\n"
+     "    >>> model.plan({\"x\": (1000,)})[\"nodes_left\"]\n"
+     "    0\n"},
     {"settle", session_settle, METH_O,
      "settle(seconds)\n\n"
      "Compiles the kernels that existing plans still need, and waits at most\n"
-     "that long for them; run never waits. Does nothing if LIMBER_JIT=off."},
+     "that long for them; run never waits. Does nothing if LIMBER_JIT=off.\n\n"
+     "    >>> model.settle(60)\n"
+     "    >>> model.stats().settled\n"
+     "    True\n"},
     {"record_shapes", session_record, METH_O,
      "record_shapes(path)\n\n"
      "Records from now on which shapes runs have, and how often, in a small\n"

@@ -11,7 +11,7 @@ from typing import Any, Callable, Generator
 from limber import _limber
 
 
-class RunFuture(Future):
+class RunFuture(Future[Any]):
     """The results of a run that another thread computes: a
     concurrent.futures.Future that can also be awaited. cancel() ends a run
     that has begun before its next step."""

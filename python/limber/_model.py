@@ -66,7 +66,8 @@ def parse_dim(text: str) -> int | str | None:
     return int(text) if text.lstrip("-").isdigit() else text
 
 
-def value_infos(rows: list[tuple]) -> list[ValueInfo]:
+def value_infos(rows: Iterable[tuple[str, str, list[str] | None]]
+                ) -> list[ValueInfo]:
     return [ValueInfo(name, dtype, dims and [parse_dim(d) for d in dims])
             if dims is not None else ValueInfo(name, dtype, None)
             for name, dtype, dims in rows]

@@ -53,7 +53,7 @@ def named(table: dict[str, int], what: str, name: Any) -> int:
     return table[name]
 
 
-def operand_row(value: Any) -> tuple | None:
+def operand_row(value: Any) -> tuple[Any, ...] | None:
     """An operand as the extension reads it: dtype, layout, dims, constant."""
     if value is None:
         return None
@@ -65,7 +65,7 @@ def operand_row(value: Any) -> tuple | None:
     return array.dtype.name, 0, array.shape, array
 
 
-def post_row(post: Any) -> tuple:
+def post_row(post: Any) -> tuple[Any, ...]:
     """A post-operation as the extension reads it."""
     if isinstance(post, str):
         post = (post,)

@@ -50,4 +50,5 @@ def prepare(model: Any, device: str | None = None, **_: Any) -> Any:
 def run(model: Any, inputs: Any, device: str | None = None, **_: Any
         ) -> list[np.ndarray]:
     """Loads a model and runs it once."""
-    return prepare(model, device).run(inputs)
+    results: list[np.ndarray] = prepare(model, device).run(inputs)
+    return results

@@ -5,11 +5,11 @@ from __future__ import annotations
 import platform
 from typing import Any, NamedTuple
 
+from limber._errors import InvalidArgument
 from limber._limber import version
 from limber.compat._enums import (OrtAllocatorType, OrtDeviceMemoryType,
                                   OrtDeviceVendorId, OrtHardwareDeviceType,
                                   OrtMemoryInfoDeviceType, OrtMemType)
-from limber.compat._errors import InvalidArgument
 from limber.compat._warn import warn_once
 
 CPU = "CPUExecutionProvider"
@@ -27,7 +27,7 @@ def check_device(name: str) -> None:
 
 
 def provider_name(provider: Any) -> str:
-    return provider if isinstance(provider, str) else provider[0]
+    return str(provider if isinstance(provider, str) else provider[0])
 
 
 def check_providers(providers: Any) -> None:
@@ -120,7 +120,7 @@ class OrtHardwareDevice(NamedTuple):
     vendor: str
     vendor_id: int
     device_id: int
-    metadata: dict
+    metadata: dict[str, str]
 
 
 class OrtEpDevice:
@@ -168,8 +168,8 @@ class OrtEpAssignedSubgraph(NamedTuple):
     """Nodes that a provider runs."""
 
     ep_name: str
-    nodes: list
+    nodes: list[OrtEpAssignedNode]
 
-    def get_nodes(self) -> list:
+    def get_nodes(self) -> list[OrtEpAssignedNode]:
         """Returns the nodes."""
         return self.nodes

@@ -131,7 +131,7 @@ def create_and_register_allocator(memory_info: Any, arena: Any) -> None:
 
 
 def create_and_register_allocator_v2(provider: str, memory_info: Any,
-                                     options: dict, arena: Any) -> None:
+                                     options: Any, arena: Any) -> None:
     """Warns: sessions do not share an allocator of ONNX Runtime's kind."""
     create_and_register_allocator(memory_info, arena)
 

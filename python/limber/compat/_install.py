@@ -17,6 +17,8 @@ from typing import Any, Iterable
 
 from limber import compat
 from limber.compat import _backend, _errors, _functions
+from limber.compat._session import InferenceSession
+from limber.compat._warn import warn_once
 
 ROOT = "onnxruntime"
 CAPI = f"{ROOT}.capi"
@@ -124,7 +126,7 @@ def modules() -> list[ModuleType]:
 
 def is_installed() -> bool:
     return getattr(sys.modules.get(ROOT), "InferenceSession", None) is \
-        compat.InferenceSession
+        InferenceSession
 
 
 def install() -> None:
@@ -142,7 +144,7 @@ def install() -> None:
     if is_installed():
         return
     if ROOT in sys.modules:
-        compat.warn_once(
+        warn_once(
             "onnxruntime was imported before limber.compat.install(); modules "
             "that have imported it keep ONNX Runtime")
     uninstall()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Iterable, NamedTuple
 
 from limber import _limber
 from limber.compat._devices import check_providers
@@ -122,6 +122,7 @@ class Options:
     table: dict[str, Option] = {}
     own: dict[str, Any] = {}
     entries: dict[str, str] = {}
+    _entries: dict[str, str]
 
     def __init__(self) -> None:
         self.__dict__.update({n: o.default for n, o in self.table.items()})
@@ -166,14 +167,44 @@ class SessionOptions(Options):
     own = LIMBER_OPTIONS
     entries = SESSION_ENTRIES
 
+    intra_op_num_threads: int
+    inter_op_num_threads: int
+    use_per_session_threads: bool
+    graph_optimization_level: GraphOptimizationLevel
+    execution_mode: ExecutionMode
+    execution_order: ExecutionOrder
+    log_severity_level: int
+    log_verbosity_level: int
+    logid: str
+    enable_cpu_mem_arena: bool
+    enable_mem_pattern: bool
+    enable_mem_reuse: bool
+    use_deterministic_compute: bool
+    enable_profiling: bool
+    profile_file_prefix: str
+    optimized_model_filepath: str
+    prefer_reusable_kernels: bool | None
+    memory_limit: int
+    loop_limit: int
+    event: Callable[..., Any] | None
+    load_warmup: bool
+    compile: str | None
+    compile_ops: str | None
+    copy_weights: bool
+    directory: str | None
+    reference: bool
+    _dims_by_name: dict[str, int]
+    _dims_by_denotation: dict[str, int]
+    _initializers: dict[str, Any]
+    _files: dict[str, memoryview]
+    _providers: list[str]
+    _load_cancelled: bool
+
     def __init__(self) -> None:
         super().__init__()
-        self.__dict__["_dims_by_name"] = {}
-        self.__dict__["_dims_by_denotation"] = {}
-        self.__dict__["_initializers"] = {}
-        self.__dict__["_files"] = {}
-        self.__dict__["_providers"] = []
-        self.__dict__["_load_cancelled"] = False
+        self.__dict__.update(
+            _dims_by_name={}, _dims_by_denotation={}, _initializers={},
+            _files={}, _providers=[], _load_cancelled=False)
 
     def add_session_config_entry(self, key: str, value: str) -> None:
         """Obeys the entries that "Configuration entries" lists, and warns
@@ -200,24 +231,26 @@ class SessionOptions(Options):
         is copied when the session is made."""
         self._initializers[name] = ort_value
 
-    def add_external_initializers(self, names: list, values: list) -> None:
+    def add_external_initializers(self, names: Iterable[str],
+                                  values: Iterable[Any]) -> None:
         """Does what add_initializer does for several initializers."""
         self._initializers.update(zip(names, values))
 
     def add_external_initializers_from_files_in_memory(
-            self, names: list, buffers: list, sizes: list) -> None:
+            self, names: Iterable[str], buffers: Iterable[Any],
+            sizes: Iterable[int]) -> None:
         """Initializers whose external data is in these files are read from the
         buffers."""
         for name, buffer, size in zip(names, buffers, sizes):
             self._files[name] = memoryview(buffer).cast("B")[:int(size)]
 
-    def add_provider(self, name: str, options: dict | None = None) -> None:
+    def add_provider(self, name: str, options: Any = None) -> None:
         """Warns about any provider but CPUExecutionProvider."""
         check_providers([name])
         self._providers.append(name)
 
-    def add_provider_for_devices(self, devices: list,
-                                 options: dict | None = None) -> None:
+    def add_provider_for_devices(self, devices: Iterable[Any],
+                                 options: Any = None) -> None:
         """Warns about any provider but CPUExecutionProvider."""
         for device in devices:
             self.add_provider(device.ep_name)
@@ -264,6 +297,13 @@ class RunOptions(Options):
 
     table = RUN_OPTIONS
     entries = RUN_ENTRIES
+
+    log_severity_level: int
+    log_verbosity_level: int
+    logid: str
+    only_execute_path_to_fetches: bool
+    terminate: bool
+    _cancel: _limber.Cancel
 
     def __init__(self) -> None:
         super().__init__()

@@ -5,22 +5,23 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
 from limber import _limber
-from limber._model import (Stats, preference, source_of, value_infos,
+from limber._errors import InvalidArgument
+from limber._model import (TYPES, Stats, preference, source_of, value_infos,
                            warm)
 from limber.compat import _errors, _wire
 from limber.compat._devices import (CPU, PROVIDERS, OrtEpAssignedNode,
                                     OrtEpAssignedSubgraph, OrtEpDevice,
                                     OrtMemoryInfo, check_providers, cpu_memory)
-from limber.compat._options import (ASSIGNMENT, DATA_DIRECTORY, SHRINK, RunOptions,
-                                    SessionOptions)
+from limber.compat._options import (ASSIGNMENT, DATA_DIRECTORY, SHRINK,
+                                    RunOptions, SessionOptions)
 from limber.compat._profile import Profile
-from limber.compat._values import (ONNX_TYPES, TYPES, IOBinding,
-                                   OrtValue, OrtValueVector)
+from limber.compat._values import (ONNX_TYPES, IOBinding, OrtValue,
+                                   OrtValueVector)
 from limber.compat._warn import warn_once
 
 # ONNX Runtime's severities 0 (verbose) to 4 (fatal) as limber_log_level.
@@ -35,7 +36,7 @@ class NodeArg(NamedTuple):
 
     name: str
     type: str
-    shape: list
+    shape: list[Any]
 
     def __str__(self) -> str:
         return f"NodeArg(name={self.name!r}, type={self.type!r}, " \
@@ -51,7 +52,7 @@ class ModelMetadata(NamedTuple):
     description: str
     graph_description: str
     version: int
-    custom_metadata_map: dict
+    custom_metadata_map: dict[str, str]
 
 
 def log_level(severity: int) -> int:
@@ -252,7 +253,7 @@ class InferenceSession(_limber.Session):
         """Returns ["CPUExecutionProvider"]."""
         return list(PROVIDERS)
 
-    def get_provider_options(self) -> dict[str, dict]:
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
         """Returns no options for CPUExecutionProvider."""
         return {name: {} for name in PROVIDERS}
 
@@ -287,7 +288,7 @@ class InferenceSession(_limber.Session):
         return [OrtEpAssignedSubgraph(CPU, [OrtEpAssignedNode(*node)])
                 for node in _wire.nodes(self._source.bytes())]
 
-    def get_tuning_results(self) -> list:
+    def get_tuning_results(self) -> list[Any]:
         """Returns an empty list: what Limber measured is in its kernel
         store."""
         return []
@@ -319,9 +320,10 @@ class InferenceSession(_limber.Session):
     # -- running --------------------------------------------------------------
 
     def run(self, output_names: Sequence[str] | None,
-            input_feed: dict[str, Any], run_options: RunOptions | None = None,
-            *, timeout: float | None = None,
-            cancel: _limber.Cancel | None = None) -> list[np.ndarray]:
+            input_feed: Mapping[str, Any],
+            run_options: RunOptions | None = None, *,
+            timeout: float | None = None, cancel: _limber.Cancel | None = None
+            ) -> list[np.ndarray]:
         """Runs the model and returns a list of arrays. Inputs that are
         contiguous are not copied; lists and OrtValue objects are accepted
         too."""
@@ -331,16 +333,16 @@ class InferenceSession(_limber.Session):
         return self._run_hooked(output_names, input_feed, run_options,
                                 timeout=timeout, cancel=cancel)
 
-    def _check_fixed(self, feeds: dict[str, Any]) -> None:
+    def _check_fixed(self, feeds: Mapping[str, Any]) -> None:
         for name, fixed in self._fixed.items():
             shape = np.shape(feeds[name]) if name in feeds else ()
             for i, size in fixed.items():
                 if i < len(shape) and shape[i] != size:
-                    raise _errors.InvalidArgument(
+                    raise InvalidArgument(
                         f"input '{name}': dim {i} is {shape[i]}, but a "
                         f"free-dimension override fixes it at {size}")
 
-    def _run_hooked(self, names: Sequence[str] | None, feeds: dict[str, Any],
+    def _run_hooked(self, names: Sequence[str] | None, feeds: Mapping[str, Any],
                     options: RunOptions | None, **limits: Any
                     ) -> list[np.ndarray]:
         self._check_fixed(feeds)
@@ -354,9 +356,10 @@ class InferenceSession(_limber.Session):
             self.trim()
         return results
 
-    def run_async(self, output_names: Sequence[str] | None,  # type: ignore
-                  input_feed: dict[str, Any],
-                  callback: Callable[[list, Any, str], None], user_data: Any,
+    def run_async(self, output_names: Sequence[str] | None,
+                  input_feed: Mapping[str, Any],
+                  callback: Callable[[list[Any], Any, str], None],
+                  user_data: Any,
                   run_options: RunOptions | None = None) -> None:
         """Runs the model on a thread of the session and calls
         callback(results, user_data, error); error is "" for a run that

@@ -46,6 +46,6 @@ OrtEpContextDataBuffer = unsupported("OrtEpContextDataBuffer", CONTEXT)
 OrtSyncStream = unsupported("OrtSyncStream", STREAMS)
 SessionObjectInitializer = unsupported(
     "SessionObjectInitializer", "pass None to InferenceSession")
-opkernel = unsupported("opkernel", "`limber inspect MODEL` says which operators "
-                       "of a model Limber implements")
+opkernel = unsupported("opkernel", "`limber inspect MODEL` says which "
+                       "operators of a model Limber implements")
 schemadef = unsupported("schemadef", "use the package onnx")

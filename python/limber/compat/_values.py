@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Iterable, Sequence
+from typing import Any, Iterable, List, Sequence
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from limber import _limber
 from limber._arrays import bfloat16_dtype, in_place
 from limber._model import TYPES
 from limber.compat._devices import OrtMemoryInfo, check_device
-from limber.compat._errors import InvalidArgument
+from limber._errors import InvalidArgument
 from limber.compat._errors import NotImplemented as NotSupported
 from limber.compat._unsupported import SPARSE
 
@@ -24,10 +24,11 @@ ONNX_TYPES = {
 NUMBERS = {name: number for number, name in ONNX_TYPES.items()}
 
 
-def dtype_of(element_type: Any) -> np.dtype:
+def dtype_of(element_type: Any) -> np.dtype[Any]:
     """A dtype from a numpy type or the number of an ONNX type."""
     if not isinstance(element_type, (int, np.integer)):
-        return np.dtype(element_type)
+        given: np.dtype[Any] = np.dtype(element_type)
+        return given
     name = ONNX_TYPES.get(int(element_type))
     if name is None:
         raise NotSupported(f"Limber has no tensors of the ONNX type "
@@ -35,12 +36,13 @@ def dtype_of(element_type: Any) -> np.dtype:
     return bfloat16_dtype() if name == "bfloat16" else np.dtype(name)
 
 
-def at_address(address: int, shape: Sequence[int], dtype: np.dtype
+def at_address(address: int, shape: Sequence[int], dtype: np.dtype[Any]
                ) -> np.ndarray:
     """An array of memory that the caller keeps."""
     count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     memory = (ctypes.c_char * count).from_address(address)
-    return np.frombuffer(memory, np.uint8).view(dtype).reshape(shape)
+    elements: np.ndarray = np.frombuffer(memoryview(memory), np.uint8)
+    return elements.view(dtype).reshape(shape)
 
 
 class OrtValue:
@@ -117,7 +119,7 @@ class OrtValue:
 
     def data_ptr(self) -> int:
         """Returns the address of the first element."""
-        return self._array.ctypes.data
+        return int(self._array.ctypes.data)
 
     def data_type(self) -> str:
         """Returns the type as "tensor(float)"."""
@@ -177,7 +179,7 @@ class OrtValue:
         return self
 
 
-class OrtValueVector(list):
+class OrtValueVector(List[OrtValue]):
     """A list of OrtValue objects."""
 
     def push_back(self, value: Any) -> None:
@@ -214,7 +216,7 @@ class IOBinding:
         self._binding = _limber.Binding(session)
         self._feeds: dict[str, Any] = {}
         self._targets: dict[str, Any] = {}
-        self._results: tuple | None = None
+        self._results: tuple[np.ndarray, ...] | None = None
 
     def _bind_input(self, name: str, array: np.ndarray) -> None:
         self._binding.bind_input(name, array)

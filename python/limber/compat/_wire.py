@@ -1,5 +1,5 @@
-"""Reads and changes the few fields of an ONNX file that ONNX Runtime's interface
-needs and limber.h does not have, in protobuf's wire format."""
+"""Reads and changes the few fields of an ONNX file that ONNX Runtime's
+interface needs and limber.h does not have, in protobuf's wire format."""
 
 from __future__ import annotations
 
