@@ -132,6 +132,17 @@ def test_binding_values(ort):
 
 
 @BOTH
+def test_binding_memory_of_no_elements(ort):
+    session = ort.InferenceSession(add_model())
+    binding = session.io_binding()
+    for name in ("a", "b"):
+        binding.bind_input(name, "cpu", 0, np.float32, (0, 3), 0)
+    binding.bind_output("sum")
+    session.run_with_iobinding(binding)
+    assert binding.get_outputs()[0].shape() == [0, 3]
+
+
+@BOTH
 def test_asynchronous_runs_call_back(ort):
     session = ort.InferenceSession(add_model())
     for b, good in ((A, True), (A[:, :2], False)):
@@ -298,6 +309,19 @@ def test_profiles_are_traces_with_node_events(ort, tmp_path):
     assert any(e["name"] == "model_run" for e in events)
     assert session.end_profiling() == ""
     session.run(None, FEEDS)
+
+
+def test_a_profiled_run_warns_that_it_has_no_timeout(tmp_path):
+    options = compat.SessionOptions()
+    options.enable_profiling = True
+    options.profile_file_prefix = str(tmp_path / "trace")
+    session = compat.InferenceSession(add_model(), options)
+    with pytest.warns(compat.CompatibilityWarning, match="no timeout"):
+        session.run(None, FEEDS, timeout=5)
+    stopped = compat.RunOptions()
+    stopped.terminate = True
+    with pytest.raises(limber.Cancelled):
+        session.run(None, FEEDS, stopped)
 
 
 def test_profiles_of_bindings_and_of_closed_sessions(tmp_path):

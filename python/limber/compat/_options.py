@@ -48,7 +48,8 @@ SESSION_OPTIONS = {
         False, "True: results are bitwise identical whichever kernels compute "
         "them."),
     "enable_profiling": Option(
-        False, "True: every run is profiled; end_profiling writes the trace."),
+        False, "True: every run is profiled, and cannot be cancelled once it "
+        "has begun; end_profiling writes the trace."),
     "profile_file_prefix": Option(
         "onnxruntime_profile_", "The beginning of the trace file's name."),
     "optimized_model_filepath": Option(

@@ -175,6 +175,11 @@ class InferenceSession(_limber.Session):
             if options.enable_profiling else None
         self._options = options
         self._source = Source(path_or_bytes, options)
+        # Optimum reads these attributes of ONNX Runtime's session.
+        self._model_path = None if self._source.in_memory \
+            else os.fsdecode(self._source.source)
+        self._model_bytes = self._source.source if self._source.in_memory \
+            else None
         try:
             super().__init__(self._source.source, self._source.in_memory,
                              directory=self._source.directory,
@@ -347,6 +352,9 @@ class InferenceSession(_limber.Session):
                     ) -> list[np.ndarray]:
         self._check_fixed(feeds)
         if self._profile and not (options and options.terminate):
+            if any(limit is not None for limit in limits.values()):
+                warn_once("a run of a profiled session has no timeout and "
+                          "cannot be cancelled")
             start = time.monotonic_ns()
             results, steps = self._profile_run(names, feeds)
             self._profile.add_run(start, steps)

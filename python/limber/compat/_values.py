@@ -40,6 +40,8 @@ def at_address(address: int, shape: Sequence[int], dtype: np.dtype[Any]
                ) -> np.ndarray:
     """An array of memory that the caller keeps."""
     count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if count == 0:  # the address may be 0
+        return np.empty(shape, dtype)
     memory = (ctypes.c_char * count).from_address(address)
     elements: np.ndarray = np.frombuffer(memoryview(memory), np.uint8)
     return elements.view(dtype).reshape(shape)
