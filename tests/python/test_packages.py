@@ -102,6 +102,13 @@ def test_tensors_of_torch_are_shared(tmp_path):
 
 
 @long_form
+def test_sentence_transformers_gives_the_same_results(tmp_path):
+    found = same_results("compare_sentences.py", tmp_path, LONG)
+    similar, different = found[3][1], found[3][2]
+    assert len(found[0]) == 384 and similar > different
+
+
+@long_form
 def test_silero_vad_gives_the_same_results(tmp_path):
     needs(LONG)
     timestamps, scores = same_results("find_speech_silero.py", tmp_path, LONG)
