@@ -132,6 +132,20 @@ def test_binding_values(ort):
 
 
 @BOTH
+def test_the_objects_inside_of_wrappers_can_be_used(ort):
+    """Programs use these private attributes of ONNX Runtime's classes."""
+    session = ort.InferenceSession(add_model())
+    value = ort.OrtValue(ort.OrtValue.ortvalue_from_numpy(A)._ortvalue)
+    assert value.shape() == [2, 3]
+    binding = session.io_binding()
+    binding.bind_ortvalue_input("a", value)
+    binding.bind_ortvalue_input("b", value)
+    binding.bind_output("sum")
+    session._sess.run_with_iobinding(binding._iobinding, None)
+    assert len(binding._iobinding.get_outputs()) == 1
+
+
+@BOTH
 def test_binding_memory_of_no_elements(ort):
     session = ort.InferenceSession(add_model())
     binding = session.io_binding()

@@ -218,6 +218,10 @@ class InferenceSession(_limber.Session):
                 found[value.name] = fixed
         return found
 
+    @property
+    def _sess(self) -> InferenceSession:
+        return self
+
     # -- descriptions ---------------------------------------------------------
 
     def _node_args(self, rows: Any) -> list[NodeArg]:

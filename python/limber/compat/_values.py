@@ -58,8 +58,10 @@ class OrtValue:
         True
     """
 
-    def __init__(self, array: np.ndarray, name: str | None = None):
-        self._array = array
+    def __init__(self, array: Any, name: str | None = None):
+        if isinstance(array, OrtValue):
+            array, name = array._array, array._name
+        self._array: np.ndarray = array
         self._name = name or array.dtype.name
 
     @staticmethod
@@ -219,6 +221,10 @@ class IOBinding:
         self._feeds: dict[str, Any] = {}
         self._targets: dict[str, Any] = {}
         self._results: tuple[np.ndarray, ...] | None = None
+
+    @property
+    def _iobinding(self) -> IOBinding:
+        return self
 
     def _bind_input(self, name: str, array: np.ndarray) -> None:
         self._binding.bind_input(name, array)
