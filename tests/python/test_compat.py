@@ -608,17 +608,15 @@ def test_wrong_usage_of_the_launcher(tmp_path):
     assert code == 0 and "program.py" in out
 
 
-def test_installing_after_an_import_warns_and_can_be_undone():
-    try:
-        with pytest.warns(compat.CompatibilityWarning, match="before"):
-            compat.install()
-        compat.install()  # again: nothing
-        import onnxruntime as installed
-        assert installed.InferenceSession is limber.InferenceSession
-    finally:
-        compat.uninstall()
-        sys.modules["onnxruntime"] = onnxruntime
-    assert importlib.util.find_spec("onnxruntime") is not None
+def test_installing_after_an_import_warns_and_can_be_undone(same_onnxruntime):
+    with pytest.warns(compat.CompatibilityWarning, match="before"):
+        compat.install()
+    compat.install()  # again: nothing
+    import onnxruntime as installed
+    assert installed.InferenceSession is limber.InferenceSession
+    compat.uninstall()
+    assert importlib.util.find_spec("onnxruntime").origin == \
+        onnxruntime.__file__
 
 
 QUANTIZE = """

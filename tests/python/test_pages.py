@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from conftest import ROOT, negate_model
-from test_types import same_onnxruntime  # noqa: F401
 
 # Blocks that need a package of scripts/packages or a model with other inputs.
 NOT_RUN = ["from rapidocr_onnxruntime import", "attention_mask"]
@@ -21,7 +20,7 @@ def blocks(page):
 @pytest.mark.parametrize("page,count", [
     ("docs/python.md", 5), ("docs/onnxruntime.md", 1), ("README.md", 1)])
 def test_the_examples_of_a_page_run(page, count, tmp_path, monkeypatch,
-                                    same_onnxruntime):  # noqa: F811
+                                    same_onnxruntime):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model.onnx").write_bytes(negate_model())
     known = {"x": np.ones(4, np.float32)}

@@ -90,17 +90,6 @@ def modules():
     return names
 
 
-@pytest.fixture
-def same_onnxruntime():
-    """An example installs limber.compat."""
-    before = {n: m for n, m in sys.modules.items()
-              if n.split(".")[0] == "onnxruntime"}
-    yield
-    for name in [n for n in sys.modules if n.split(".")[0] == "onnxruntime"]:
-        del sys.modules[name]
-    sys.modules.update(before)
-
-
 @pytest.mark.filterwarnings("ignore::limber.compat.CompatibilityWarning")
 def test_examples_of_docstrings_are_right(same_onnxruntime):
     model_bytes = negate_model()
