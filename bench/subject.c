@@ -88,7 +88,8 @@ static lb_status make_plan(bench_subject *s, char **texts, int n) {
   if (!lb_failed(st)) {
     lb_session *session = s->session->session;
     lb_version *v = lb_version_take(session);
-    st = lb_plan_first(v->program, main, inputs, wanted, &workspace, &s->plan);
+    st = lb_plan_first(v->program, main, inputs, NULL, wanted, &workspace,
+                       &s->plan);
     lb_session_release_version(session, v);
   }
   lb_plan_workspace_fini(&workspace);

@@ -447,9 +447,12 @@ typedef struct limber_session_options {
   // 1: every operator runs on its reference implementation in plain C, and no
   // kernel is used or compiled; for comparing results. 0: use kernels.
   int reference;
+  // 1: nodes that do nothing at the shapes of a run are skipped. -1: they run
+  // as any other node. 0: as LIMBER_SKIP=on|off says, else 1.
+  int skip;
 } limber_session_options;
 #define LIMBER_SESSION_OPTIONS_INIT \
-  { sizeof(limber_session_options), 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(limber_session_options), 0, 0, 0, 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 // Loads a model from a file. `options` may be NULL. The file stays mapped and
 // must not be truncated while the session is open, unless copy_weights is set.

@@ -139,6 +139,7 @@ static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
                           "load_warmup",
                           "reference",
                           "errors",
+                          "skip",
                           NULL};
   session *s = (session *)self;
   limber_session_options o = LIMBER_SESSION_OPTIONS_INIT;
@@ -153,11 +154,11 @@ static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
     return -1;
   }
   if (!PyArg_ParseTupleAndKeywords(
-          args, keywords, "Sp|iippO&LzpizzOpp(OO)", names, &source, &in_memory,
+          args, keywords, "Sp|iippO&LzpizzOpp(OO)i", names, &source, &in_memory,
           &threads, &log_level, &optimize, &o.copy_weights, read_limit,
           &o.memory_limit, &iterations, &o.directory, &o.deterministic,
           &o.prefer_reusable_kernels, &compile, &ops, &listener, &load_warmup,
-          &o.reference, &model_errors, &run_errors))
+          &o.reference, &model_errors, &run_errors, &o.skip))
     return -1;
   if (!choose(&o, compile, ops)) return -1;
   o.optimize = optimize ? 0 : -1;

@@ -35,7 +35,8 @@ class Session:
         compile_ops: str | None = None, event: Any = None,
         load_warmup: bool = True, reference: bool = False,
         errors: tuple[Sequence[type[Exception] | None],
-                      Sequence[type[Exception] | None]] = ...) -> None: ...
+                      Sequence[type[Exception] | None]] = ...,
+        skip: int = 0) -> None: ...
     def __call__(self, *arrays: Any, **named: Any) -> Any: ...
     def run(self, output_names: Sequence[str] | None,
             input_feed: Mapping[str, Any], run_options: Any = None, *,

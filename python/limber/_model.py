@@ -87,6 +87,14 @@ def preference(on: bool | None) -> int:
     return 0 if on is None else 1 if on else -1
 
 
+def skip_option(skip: str | None) -> int:
+    """Returns the option of the C API: 1, -1, or 0 for None (unset)."""
+    options = {None: 0, "on": 1, "off": -1}
+    if skip not in options:
+        raise ValueError(f"skip must be 'on', 'off' or None, not {skip!r}")
+    return options[skip]
+
+
 def warm(session: Any, shapes: Any, seconds: float = 60) -> None:
     """Plans the model for each of `shapes`, then compiles the kernels that the
     plans need and waits at most `seconds` for them. `shapes` is a list of dicts
@@ -117,7 +125,8 @@ class Model(_limber.Session):
                  prefer_reusable_kernels: bool | None = None,
                  compile: str | None = None, compile_ops: str | None = None,
                  event: Callable[..., Any] | None = None,
-                 load_warmup: bool = True, reference: bool = False):
+                 load_warmup: bool = True, reference: bool = False,
+                 skip: str | None = None):
         source, in_memory = source_of(path_or_bytes)
         if directory is not None:
             directory = os.fsdecode(directory)
@@ -129,7 +138,7 @@ class Model(_limber.Session):
                              prefer_reusable_kernels),
                          compile=compile, compile_ops=compile_ops,
                          event=event, load_warmup=load_warmup,
-                         reference=reference)
+                         reference=reference, skip=skip_option(skip))
         self.inputs = value_infos(self._input_rows())
         self.outputs = value_infos(self._output_rows())
         self._runner = Runner()
@@ -234,6 +243,8 @@ def load(path_or_bytes: Any, **options: Any) -> Model:
     fast, and kernels that every request needs can be compiled before it.
     reference=True: every operator runs on its reference implementation in plain
     C, and no kernel is used or compiled; for comparing results.
+    skip="off": run operators that do nothing at the shapes of a run instead of
+    skipping them; "on": skip them; None: as LIMBER_SKIP says, else "on".
 
     All sessions of a process share kernels and the compiler, whatever their
     threads: each kernel is compiled once. The most eager session that needs a

@@ -67,6 +67,7 @@ SETTER(set_ops, o->runtime.compile_ops = value)
 SETTER(set_session_ops, o->session.compile_ops = value)
 SETTER(set_compile_threshold, o->runtime.compile_threshold = value)
 SETTER(set_deterministic, o->session.deterministic = value)
+SETTER(set_skip, o->session.skip = value)
 SETTER(set_prefer, o->session.prefer_reusable_kernels = value)
 SETTER(set_attr_deterministic, limber_attr_set_deterministic(o->attr, value))
 SETTER(set_attr_prefer,
@@ -111,6 +112,7 @@ SEER(see_background, !session.quiet)
 SEER(see_critical, session.critical)
 SEER(see_compile_threshold, session.compile_threshold)
 SEER(see_deterministic, session.deterministic)
+SEER(see_skip, !session.no_skip)
 SEER(see_reusable, session.reusable)
 SEER(see_service, service.builder.slots != NULL)
 SEER(see_order, service.fifo)
@@ -191,6 +193,14 @@ static const setting settings[] = {
      {{"0", 0, 0}, {"1", 1, 1}},
      0,
      0,
+     false},
+    {"LIMBER_SKIP",
+     NULL,
+     set_skip,
+     see_skip,
+     {{"on", 1, 1}, {"off", -1, 0}},
+     1,
+     1,
      false},
     {"LIMBER_PREFER_REUSABLE_KERNELS",
      NULL,

@@ -93,6 +93,17 @@ static bool read_deterministic(const limber_runtime *r) {
   return false;
 }
 
+static bool read_no_skip(const limber_runtime *r) {
+  static atomic_flag warned = ATOMIC_FLAG_INIT;
+  const char *text = getenv("LIMBER_SKIP");
+  if (!text || !*text || strcmp(text, "on") == 0) return false;
+  if (strcmp(text, "off") == 0) return true;
+  if (may_warn(&warned))
+    lb_log_line(&r->log, LB_LOG_WARN,
+                "LIMBER_SKIP=%s is ignored: it must be on or off", text);
+  return false;
+}
+
 lb_status lb_check_compile(int when) {
   if (when >= 0 && when <= LIMBER_COMPILE_SETTLE) return LB_OK;
   return lb_error(LB_INVALID, "compile: %d is not a limber_compile", when);
@@ -171,8 +182,10 @@ static lb_status runtime_new(const limber_runtime_options *o,
     lb_lru_set_capacity(&r->shared->lru, o->cache_capacity);
   r->policy = lb_policy_read(o, &r->log);
   r->deterministic = read_deterministic(r);
+  r->no_skip = read_no_skip(r);
   r->prefer = lb_prefer_read(&r->log);
   r->passes_off = lb_passes_read(&r->log);
+  r->checks = lb_checks_read(&r->log);
   lb_log_line(&r->log, LB_LOG_INFO, "runtime with %d threads", threads);
   *out = r;
   return LB_OK;

@@ -3,6 +3,7 @@
 #ifndef LB_API_RUNTIME_H
 #define LB_API_RUNTIME_H
 
+#include "api/checks.h"
 #include "api/passes.h"
 #include "api/policy.h"
 #include "api/prefer.h"
@@ -25,9 +26,11 @@ struct limber_runtime {
   void (*user_event)(void *user, const limber_event *event);
   void *event_user;
   bool deterministic;   // default for sessions
+  bool no_skip;         // default for sessions
   lb_prefer prefer;     // default for sessions
   lb_policy policy;     // default for sessions
   uint64_t passes_off;  // bits of lb_pass_options.off
+  unsigned checks;      // bits of lb_memory_check
 };
 
 // Returns `given` or, if that is NULL, the default runtime, which is created at

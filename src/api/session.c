@@ -86,6 +86,8 @@ static lb_status check_options(const limber_session_options *o) {
   if (o->reference < 0 || o->reference > 1)
     return lb_error(LB_INVALID, "reference: %d is neither 0 nor 1",
                     o->reference);
+  if (o->skip < -1 || o->skip > 1)
+    return lb_error(LB_INVALID, "skip: %d is not -1, 0 or 1", o->skip);
   LB_TRY(lb_check_compile(o->compile));
   return lb_check_compile_ops(o->compile_ops);
 }
@@ -122,6 +124,8 @@ static lb_status load(limber_session *s, const source *from,
       .events = s->runtime->events,
       .deterministic = o->deterministic || s->runtime->deterministic,
       .reusable = s->prefer.reusable,
+      .checks = s->runtime->checks,
+      .no_skip = o->skip ? o->skip < 0 : s->runtime->no_skip,
       .service = o->reference ? NULL : kernels->service,
       .quiet = s->policy.quiet,
       .critical = s->policy.critical,

@@ -347,8 +347,10 @@ void *lb_service_main(void *user) {
   lb_thread_name("limber-compile");
   lb_throttle_begin(&s->throttle);
   s->worker_prepared = false;
-  while (!atomic_load(&s->stop)) {
+  for (;;) {
+    // Read before `stop`: who stops the thread sets it and then wakes.
     unsigned seen = atomic_load(&s->wake_count);
+    if (atomic_load(&s->stop)) return NULL;
     int64_t wait_ns;
     bool find;
     end_decided_trials(s);
@@ -366,5 +368,4 @@ void *lb_service_main(void *user) {
     else
       sleep_until_woken(s, seen, wait_ns);
   }
-  return NULL;
 }

@@ -478,7 +478,7 @@ typedef batch_trace batch_rule(const batch_finder *f, const lb_node *n,
 // For nodes that read items: where the items are in each output.
 static batch_rule *const rules[LB_OP_COUNT] = {
 #define LB_OP(id, min_in, max_in, max_out, cls, deciding, traits, shape, \
-              batch, sink)                                               \
+              batch, sink, ...)                                          \
   [LB_OP_##id] = batch,
 #include "graph/ops.def"
 };

@@ -59,6 +59,14 @@ typedef struct lb_value {
   lb_region *region;   // the region that defines it; NULL: a constant
 } lb_value;
 
+// What a skip rule has proved (skip.h): the outputs are views of input `input`.
+typedef struct lb_proof {
+  uint8_t kind;  // lb_proof_kind
+  uint8_t axis;
+  uint16_t input;
+  int64_t first, n;  // indices along the axis
+} lb_proof;
+
 struct lb_node {
   uint32_t id;  // unique in the graph
   lb_op op;
@@ -71,6 +79,9 @@ struct lb_node {
   lb_region **regions;  // If: then, else; Loop, Scan: body
   uint32_t n_in, n_out, n_attrs, n_regions, n_captures;
   uint32_t cap_attrs;
+  bool optimized, runtime_skippable;  // see skip.h
+  bool in_order;   // optimized alone: output 0 has all elements, in order
+  lb_proof proof;  // optimized alone: why
 };
 
 struct lb_region {

@@ -15,9 +15,10 @@ enum {
 
 const lb_op_info lb_op_infos[LB_OP_COUNT] = {
 #define ROW(id, domain, min_in, max_in, max_out, cls, deciding, traits, shape, \
-            ...)                                                               \
-  [LB_OP_##id] = {#id,      domain, min_in, max_in, max_out, LB_CLASS_##cls,   \
-                  deciding, traits, shape},
+            batch, sink, skip)                                                 \
+  [LB_OP_##id] = {#id,     domain,           min_in,   max_in,                 \
+                  max_out, LB_CLASS_##cls,   deciding, traits,                 \
+                  shape,   LB_SKIP_ID_##skip},
 #define LB_OP(id, ...) ROW(id, "", __VA_ARGS__)
 #define LB_INTERNAL_OP(id, ...) ROW(id, "ai.limber", __VA_ARGS__)
 #include "graph/ops.def"

@@ -39,6 +39,12 @@ typedef enum lb_trait {  // see traits.def
 struct lb_infer;
 typedef lb_status lb_shape_fn(struct lb_infer *c);
 
+typedef enum lb_skip_id {  // see skip.h
+#define LB_SKIP(name, ...) LB_SKIP_ID_##name,
+#include "graph/skips.def"
+  LB_SKIP_ID_COUNT
+} lb_skip_id;
+
 typedef struct lb_op_info {
   const char *name;    // ONNX op_type
   const char *domain;  // "" or "ai.onnx.ml", ...
@@ -48,6 +54,7 @@ typedef struct lb_op_info {
   uint32_t deciding;  // bit i: the contents of input i determine output shapes
   uint32_t traits;    // bits: lb_trait
   lb_shape_fn *shape;
+  lb_skip_id skip;
 } lb_op_info;
 
 extern const lb_op_info lb_op_infos[LB_OP_COUNT];

@@ -133,12 +133,14 @@ static lb_status run_all(driver *d) {
     EARLY = 1 << LB_PHASE_EARLY,
     BETWEEN = 1 << LB_PHASE_BETWEEN,
     LATE = 1 << LB_PHASE_LATE,
+    FINAL = 1 << LB_PHASE_FINAL,
   };
   do {
     LB_TRY(run_rounds(d, EARLY));
     LB_TRY(run_round(d, BETWEEN));
   } while (d->changed);
-  return run_rounds(d, EARLY | LATE);
+  LB_TRY(run_rounds(d, EARLY | LATE));
+  return run_round(d, FINAL);
 }
 
 lb_status lb_passes_run(lb_rewrite *rw, const lb_pass *rows, size_t n) {

@@ -538,7 +538,7 @@ static lb_status visit_stays(lb_rewrite *rw, lb_node *n) {
 
 static lb_visit_fn *const rules[LB_OP_COUNT] = {
 #define LB_OP(id, min_in, max_in, max_out, cls, deciding, traits, shape, \
-              batch, sink)                                               \
+              batch, sink, ...)                                          \
   [LB_OP_##id] = visit_##sink,
 #include "graph/ops.def"
 };

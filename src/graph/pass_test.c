@@ -628,7 +628,7 @@ static void scales_are_not_folded_where_results_would_differ(void **state) {
   "const s float32[2] 2 3\n"     \
   "const t float32[2] 0.5 -1\n"  \
   "const m float32[2] 4 5\n"     \
-  "const v float32[2] 3 8\n"     \
+  "const v float32[2] 15 3\n"    \
   "c = Conv(x, k)\n"
 
 static void batch_norm_is_not_folded_where_results_would_differ(void **state) {
@@ -659,7 +659,7 @@ static void a_separate_batch_norm_is_expanded(void **state) {
       "const s float32[2] 2 3\n"
       "const t float32[2] 0.5 -1\n"
       "const m float32[2] 4 5\n"
-      "const v float32[2] 3 8\n"
+      "const v float32[2] 15 3\n"
       "y = BatchNormalization(x, s, t, m, v) {epsilon=1.0}\n"
       "out y\n",
       NULL,

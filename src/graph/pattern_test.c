@@ -275,9 +275,9 @@ static void layer_norm_over_two_axes_without_bias_is_found(void **state) {
 
 static void near_misses_of_layer_norm_are_unchanged(void **state) {
   (void)state;
-  stays(LN("[0]", "y = Mul(n, w)\nout y\n"));
-  stays(LN("[-1]", "y = Mul(n, w)\nout y d\n"));
-  stays(LN("[-1]", "y = Mul(n, w)\nz = Exp(s)\nout y z\n"));
+  stays(LN("[0]", "y = Mul(n, v)\nout y\n"));
+  stays(LN("[-1]", "y = Mul(n, v)\nout y d\n"));
+  stays(LN("[-1]", "y = Mul(n, v)\nz = Exp(s)\nout y z\n"));
   stays(LN("[-1]", "y = Mul(n, 2.0)\nout y\n"));
   stays(LN("[-1]", "out n\n"));
 }

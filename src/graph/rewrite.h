@@ -87,6 +87,7 @@ typedef enum lb_pass_phase {  // see passes.def
   LB_PHASE_EARLY,
   LB_PHASE_BETWEEN,
   LB_PHASE_LATE,
+  LB_PHASE_FINAL,
 } lb_pass_phase;
 
 typedef struct lb_pass {

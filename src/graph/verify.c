@@ -108,6 +108,8 @@ static lb_status check_node(graph_verifier *f, const lb_region *r,
       return invalid_node(n, "output has another producer", i);
     LB_TRY(define(f, r, v));
   }
+  if (n->runtime_skippable && !n->optimized)
+    return invalid_node(n, "runtime_skippable without optimized", 0);
   uint32_t regions = n->op == LB_OP_If                            ? 2
                      : n->op == LB_OP_Loop || n->op == LB_OP_Scan ? 1
                                                                   : 0;

@@ -13,6 +13,7 @@
 #include <assert.h>
 
 #include "plan/planner.h"
+#include "plan/skip.h"
 
 // -- destinations -------------------------------------------------------------
 
@@ -27,20 +28,25 @@ static bool takes_strides(const lb_planner *p, const lb_node *n) {
   return p->prog->parts->of_node[n->id] || lb_op_has(n->op, LB_TRAIT_STRIDED);
 }
 
-// Size of input i along the axis if it is constant; else -1.
-static int64_t length_of(const lb_node *node, uint32_t i, int axis) {
+// Size of input i along the axis at these shapes; -1: not known yet.
+static int64_t length_of(lb_planner *p, const lb_node *node, uint32_t i,
+                         int axis) {
   const lb_value *v = node->in[i];
-  bool known = v && v->info.rank > axis && lb_dim_is_const(v->info.dims[axis]);
-  return known ? v->info.dims[axis].k : -1;
+  lb_tensor expected;
+  if (!v || v->info.rank <= axis) return -1;
+  if (lb_dim_is_const(v->info.dims[axis])) return v->info.dims[axis].k;
+  const lb_pvalue *s = p->values.states[lb_planner_root(p, v->id)];
+  if (s) return s->tensor->dims[axis];
+  bool known = p->dims.exact && lb_planner_expect(p, v, &expected);
+  return known ? expected.dims[axis] : -1;
 }
 
 static void set_dests(lb_planner *p, const lb_node *node) {
   const lb_value *y = node->out[0];
   int axis = y->info.rank < 0 ? -1 : axis_of(node, y->info.rank);
   if (axis < 0) return;
-  for (uint32_t i = 0; i < node->n_in; i++)
-    if (length_of(node, i, axis) < 0) return;
   for (uint32_t i = node->n_in; i-- > 0;) {
+    if (!node->in[i]) continue;
     lb_concat_dest *h = &p->tally.concat_dests[node->in[i]->id];
     h->node = node;
     h->at = i;
@@ -62,7 +68,7 @@ static void inherit_dest(lb_planner *p, const lb_node *split) {
 }
 
 void lb_planner_find_concat_dests(lb_planner *p, const lb_node *n) {
-  if (!p->prog->parts) return;
+  if (!p->prog->parts || p->prog->no_skip) return;
   if (n->op == LB_OP_Concat) set_dests(p, n);
   if (n->op == LB_OP_Split) inherit_dest(p, n);
   if (takes_strides(p, n)) return;
@@ -81,7 +87,7 @@ static bool same_dims(const lb_tensor *a, const lb_tensor *b) {
 
 // The dims of the Concat's result of which a value like t is a slice, and where
 // the slice starts along the axis.
-static bool concat_dims(const lb_planner *p, const lb_concat_dest *h,
+static bool concat_dims(lb_planner *p, const lb_concat_dest *h,
                         const lb_tensor *t, lb_tensor *out, int64_t *start) {
   int axis = axis_of(h->node, t->rank);
   int64_t count;
@@ -89,7 +95,8 @@ static bool concat_dims(const lb_planner *p, const lb_concat_dest *h,
   *out = *t;
   *start = out->dims[axis] = 0;
   for (uint32_t i = 0; i < h->node->n_in; i++) {
-    int64_t length = length_of(h->node, i, axis);
+    int64_t length = length_of(p, h->node, i, axis);
+    if (length < 0) return false;
     if (i < h->at) *start += length;
     if (__builtin_add_overflow(out->dims[axis], length, &out->dims[axis]))
       return false;
@@ -136,7 +143,10 @@ static lb_status add_buffer(lb_planner *p, const lb_value *joined,
   if (s->buffer == LB_NO_BUFFER)
     LB_TRY(lb_planner_buffer(p, joined, &s->tensor, &s->buffer));
   LB_TRY(lb_planner_copy_meta(p, &s->tensor, &meta));
-  *buf = (lb_pvalue){meta, s->buffer, joined->id, s->offset};
+  *buf = (lb_pvalue){.tensor = meta,
+                     .buffer = s->buffer,
+                     .value = joined->id,
+                     .offset = s->offset};
   p->concat.buffers[joined->id] = buf;
   return LB_OK;
 }
@@ -210,7 +220,9 @@ lb_status lb_planner_bind_concat_slice(lb_planner *p, const lb_value *v,
   LB_TRY(find_slice(p, v, t, true, &s, &found));
   assert(found);
   LB_TRY(lb_planner_copy_meta(p, &s.tensor, &meta));
-  return lb_planner_set(p, v, (lb_pvalue){meta, s.buffer, v->id, s.offset});
+  return lb_planner_set(
+      p, v,
+      (lb_pvalue){.tensor = meta, .buffer = s.buffer, .offset = s.offset});
 }
 
 // -- the Concat --------------------------------------------------------------
@@ -224,14 +236,18 @@ static bool is_at(const lb_pvalue *s, const location *at) {
   return true;
 }
 
-static lb_status put_at(lb_planner *p, const lb_pvalue *from,
-                        const location *at, uint32_t value) {
-  lb_pvalue slice = {&at->tensor, at->buffer, value, at->offset};
+static lb_status put_at(lb_planner *p, const lb_node *n, const lb_pvalue *from,
+                        const location *at) {
+  uint32_t value = n->out[0]->id;
+  lb_pvalue slice = {.tensor = &at->tensor,
+                     .buffer = at->buffer,
+                     .value = value,
+                     .offset = at->offset};
   lb_step_operand in, out;
   if (lb_tensor_count(from->tensor) == 0 || is_at(from, at)) return LB_OK;
   LB_TRY(lb_planner_operand(p, from, &in));
   LB_TRY(lb_planner_operand(p, &slice, &out));
-  return lb_planner_copy(p, in, out);
+  return lb_planner_copy(p, in, out, n, LB_REASON_COPIED);
 }
 
 lb_status lb_planner_concat(lb_planner *p, const lb_node *n,
@@ -250,11 +266,10 @@ lb_status lb_planner_concat(lb_planner *p, const lb_node *n,
   for (uint32_t i = 0; i < n->n_in; i++) {
     if (!in[i]) continue;
     at.tensor.dims[axis] = in[i]->tensor->dims[axis];
-    LB_TRY(put_at(p, in[i], &at, joined->id));
+    LB_TRY(put_at(p, n, in[i], &at));
     at.offset += at.tensor.dims[axis] * at.tensor.strides[axis] *
                  (int64_t)lb_dtype_size(out->dtype);
   }
-  if (p->plan->n_steps == first)
-    lb_planner_note(p, n, LB_NODE_IN_PLACE, LB_REASON_VIEW, joined->id);
+  if (p->plan->n_steps == first) LB_TRY(lb_planner_note_in_place(p, n, buf));
   return lb_planner_set(p, joined, *buf);
 }

@@ -126,7 +126,7 @@ static lb_status put_call(lb_planner *p, const lb_partition *part, uint32_t i,
                           : lb_planner_push_call(p, &call));
   if (dense) return LB_OK;
   lb_planner_end_temp(p, &temp);
-  return lb_planner_copy(p, temp, to);
+  return lb_planner_copy(p, temp, to, NULL, LB_REASON_LAYOUT);
 }
 
 static lb_status put_piece(lb_planner *p, const lb_partition *part,

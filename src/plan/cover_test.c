@@ -11,8 +11,8 @@ static size_t text_of(lb_graph *g, const lb_tensor *in, small_pack *pack,
   loaded l;
   lb_plan *plan;
   load(&l, g, &pack->head, deterministic);
-  ok(lb_plan_first(l.prog, g->main, in, &(lb_want){.wanted = true}, &workspace,
-                   &plan));
+  ok(lb_plan_first(l.prog, g->main, in, NULL, &(lb_want){.wanted = true},
+                   &workspace, &plan));
   size_t n = 0, arena = plan->arena_bytes;
   for (uint32_t i = 0; i < plan->n_steps; i++) {
     const lb_step *s = &plan->steps[i];

@@ -65,11 +65,11 @@ static void compare(loaded *f, const lb_tensor *in) {
   bool *plain = calloc(f->prog->parts->n_parts, sizeof *plain);
   assert_non_null(plain);
   const lb_want wanted[] = {{.wanted = true}, {.wanted = true}};
-  ok(lb_plan_first(f->prog, f->g->main, in, wanted, &workspace, &direct));
+  ok(lb_plan_first(f->prog, f->g->main, in, NULL, wanted, &workspace, &direct));
   for (uint32_t i = 0; i < f->prog->parts->n_parts; i++)
     plain[i] = f->prog->parts->parts[i]->plain;
   disable_direct_planning(f);
-  ok(lb_plan_first(f->prog, f->g->main, in, wanted, &workspace, &slow));
+  ok(lb_plan_first(f->prog, f->g->main, in, NULL, wanted, &workspace, &slow));
   for (uint32_t i = 0; i < f->prog->parts->n_parts; i++)
     f->prog->parts->parts[i]->plain = plain[i];
   same_plan(direct, slow);
@@ -136,26 +136,26 @@ static void mismatched_shapes_are_still_errors(void **state) {
   load(&f, f.g, &pack.head, false);
   lb_tensor in[] = {tensor(LB_F32, NULL, DIMS(30, 8)),
                     tensor(LB_F32, NULL, DIMS(30, 8))};
-  ok(lb_plan_first(f.prog, r, in, &(lb_want){.wanted = true}, &workspace,
+  ok(lb_plan_first(f.prog, r, in, NULL, &(lb_want){.wanted = true}, &workspace,
                    &plan));
   assert_int_equal(plan->n_steps, 1);
   lb_plan_release(plan);
   for (int64_t n = 2; n < 40; n += 27) {
     in[1] = tensor(LB_F32, NULL, DIMS(n, 8));
-    lb_status st = lb_plan_first(f.prog, r, in, &(lb_want){.wanted = true},
-                                 &workspace, &plan);
+    lb_status st = lb_plan_first(f.prog, r, in, NULL,
+                                 &(lb_want){.wanted = true}, &workspace, &plan);
     assert_int_equal(lb_status_code(st), LB_INVALID);
     lb_status_drop(st);
   }
   // One of them is broadcast.
   in[1] = tensor(LB_F32, NULL, DIMS(1, 8));
-  ok(lb_plan_first(f.prog, r, in, &(lb_want){.wanted = true}, &workspace,
+  ok(lb_plan_first(f.prog, r, in, NULL, &(lb_want){.wanted = true}, &workspace,
                    &plan));
   assert_int_equal(plan->binds[0].tensor.dims[0], 30);
   lb_plan_release(plan);
   in[0] = tensor(LB_F32, NULL, DIMS(1, 8));
   in[1] = tensor(LB_F32, NULL, DIMS(30, 8));
-  ok(lb_plan_first(f.prog, r, in, &(lb_want){.wanted = true}, &workspace,
+  ok(lb_plan_first(f.prog, r, in, NULL, &(lb_want){.wanted = true}, &workspace,
                    &plan));
   assert_int_equal(plan->binds[0].tensor.dims[0], 30);
   lb_plan_release(plan);
@@ -195,11 +195,11 @@ static void matmul_with_mismatched_k_is_an_error(void **state) {
   small_pack pack = empty_pack();
   prepare_matmul(&f, &pack);
   lb_tensor in = tensor(LB_F32, NULL, DIMS(50, 4));
-  ok(lb_plan_first(f.prog, f.g->main, &in, &(lb_want){.wanted = true},
+  ok(lb_plan_first(f.prog, f.g->main, &in, NULL, &(lb_want){.wanted = true},
                    &workspace, &plan));
   lb_plan_release(plan);
   in = tensor(LB_F32, NULL, DIMS(50, 5));
-  lb_status st = lb_plan_first(f.prog, f.g->main, &in,
+  lb_status st = lb_plan_first(f.prog, f.g->main, &in, NULL,
                                &(lb_want){.wanted = true}, &workspace, &plan);
   assert_int_equal(lb_status_code(st), LB_INVALID);
   lb_status_drop(st);
@@ -215,7 +215,7 @@ static void the_first_plan_requests_kernels_for_any_rows(void **state) {
   prepare_matmul(&f, &pack);
   for (int64_t n = 50; n < 350; n++) {
     lb_tensor in = tensor(LB_F32, NULL, DIMS(n % 300 + 1, 4));
-    ok(lb_plan_first(f.prog, f.g->main, &in, &(lb_want){.wanted = true},
+    ok(lb_plan_first(f.prog, f.g->main, &in, NULL, &(lb_want){.wanted = true},
                      &workspace, &plan));
     lb_plan_release(plan);
     if (n == 50) wanted = lb_slots_wanted(&f.slots, LB_HUB_ALL);
@@ -252,7 +252,7 @@ static void equivalent_partitions_share_arguments(void **state) {
   for (int64_t n = 1; n < 100; n += 7) {
     lb_tensor in = tensor(LB_F32, NULL, DIMS(n, 4));
     compare(&f, &in);
-    ok(lb_plan_first(f.prog, f.g->main, &in, &(lb_want){.wanted = true},
+    ok(lb_plan_first(f.prog, f.g->main, &in, NULL, &(lb_want){.wanted = true},
                      &workspace, &plan));
     for (uint32_t i = 1; i < 3; i++)
       assert_ptr_equal(plan->steps[i].launch->args,

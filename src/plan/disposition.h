@@ -6,6 +6,7 @@
 #define LB_PLAN_DISPOSITION_H
 
 #include "base/events.h"
+#include "graph/proof.h"
 
 typedef enum lb_disposition_kind {
   LB_NODE_NOT_NEEDED,  // no requested result depends on it
@@ -18,19 +19,33 @@ typedef enum lb_disposition_kind {
   LB_NODE_LAUNCHED,    // the anchor of the launch in `step`
   LB_NODE_FUSED,       // another member of that launch
   LB_NODE_CALLED,      // by its reference kernel, in `step`
-  LB_NODE_VIEW,        // its output is a view of `value`
+  LB_NODE_VIEW,        // its outputs are views of `value`, or have no elements
+                       // that are read
   LB_NODE_IN_PLACE,    // a Concat: all inputs are written straight into its
                        // result
-  LB_NODE_COPIED,      // a Concat: some inputs are copied, from `step` on
+  LB_NODE_COPIED,      // by `step`, and for a Concat by the steps after it:
+                       // its output is a view, but a reader needs other memory
+                       // or other strides
   LB_NODE_COMPUTED,    // at planning time
 } lb_disposition_kind;
 
+// What the skip rule has proved, with the dims of the input that it is about.
+typedef struct lb_skip_note {
+  lb_proof proof;
+  bool in_order;  // all elements of the input, in the same order
+  int rank;       // -1: no input
+  int64_t dims[];
+} lb_skip_note;
+
 typedef struct lb_disposition {
   uint8_t kind;    // lb_disposition_kind
-  uint8_t reason;  // lb_reason; of CALLED: why it was not launched
-  uint16_t proof;  // of a skipped node: the rule that proves it; 0: none
+  uint8_t reason;  // lb_reason; of CALLED and COPIED: why it was not launched
+                   // or skipped
+  bool skipped;    // it does nothing at these shapes: no step executes it
   uint32_t step;   // counted from the first step of the first stage
   uint32_t value;  // id
+  const lb_skip_note *skip;  // of a view, copied or not; in the arena of the
+                             // plan or of a parent
 } lb_disposition;
 
 #define LB_NOT_NEEDED                           \
@@ -39,7 +54,8 @@ typedef struct lb_disposition {
 
 // Whether a step executes the node.
 static inline bool lb_disposition_runs(const lb_disposition *d) {
-  return d->kind >= LB_NODE_LOOP && d->kind <= LB_NODE_CALLED;
+  return (d->kind >= LB_NODE_LOOP && d->kind <= LB_NODE_CALLED) ||
+         d->kind == LB_NODE_COPIED;
 }
 
 #endif

@@ -20,7 +20,7 @@ static void begin(fixture *f) {
 
 static void build(fixture *f, const lb_tensor *in, bool deterministic) {
   load(&f->l, f->g, &f->pack.head, deterministic);
-  ok(lb_plan_first(f->l.prog, f->g->main, in,
+  ok(lb_plan_first(f->l.prog, f->g->main, in, NULL,
                    (lb_want[]){{.wanted = true}, {.wanted = true}}, &workspace,
                    &f->plan));
 }

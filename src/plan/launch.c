@@ -12,6 +12,7 @@
 
 #include "plan/cover.h"
 #include "plan/planner.h"
+#include "plan/skip.h"
 #include "plan/variants.h"
 
 // -- the launch --------------------------------------------------------------
@@ -97,15 +98,9 @@ typedef bool suits_fn(const lb_tensor *t);
 static lb_status copy_unless(lb_planner *p, const lb_value *x,
                              suits_fn *suits) {
   const lb_pvalue *s;
-  lb_step_operand from, to;
   LB_TRY(lb_planner_state(p, x, &s));
-  if (!s || s->buffer == LB_NO_BUFFER || suits(s->tensor)) return LB_OK;
-  x = p->prog->graph->values[lb_planner_root(p, x->id)];
-  LB_TRY(lb_planner_operand(p, s, &from));
-  LB_TRY(lb_planner_set_dense(p, x, s->tensor, LB_STORAGE_ARENA, 0));
-  LB_TRY(lb_planner_operand(p, p->values.states[x->id], &to));
-  lb_planner_leave(p, s->buffer);
-  return lb_planner_copy(p, from, to);
+  bool suitable = !s || s->buffer == LB_NO_BUFFER || suits(s->tensor);
+  return suitable ? LB_OK : lb_planner_make_dense(p, x, LB_REASON_LAYOUT);
 }
 
 // Copies inputs that the kernel needs contiguous: the channels of a feature
@@ -196,18 +191,28 @@ typedef struct attempt {
   const lb_cached_launch *cached;  // launches of an equivalent partition; NULL:
                                    // it has to be bound
   lb_binding b;
+  // Of a partition that is bound:
+  const lb_launch_template *tmpl;
+  lb_launch_template built;  // where tmpl may point
+  uint64_t pieces;           // of its cover; a kernel of the pack needs none
+  bool exact;  // not deterministic, or the cover gives bit-identical results
 } attempt;
 
 typedef struct bind_view {  // tensors during binding
   lb_planner *p;
   const lb_value *result;
   const lb_tensor *as;
+  bool dense;  // every input is assumed to be dense
 } bind_view;
 
 static lb_status bind_tensor(void *user, const lb_value *v, lb_tensor *out) {
   const bind_view *s = user;
-  if (v != s->result) return lb_planner_tensor(s->p, v, out);
-  *out = *s->as;
+  if (v == s->result) {
+    *out = *s->as;
+    return LB_OK;
+  }
+  LB_TRY(lb_planner_tensor(s->p, v, out));
+  if (s->dense) lb_tensor_dense(out);
   return LB_OK;
 }
 
@@ -217,9 +222,9 @@ static lb_status bind_tensor(void *user, const lb_value *v, lb_tensor *out) {
 static lb_status bind(lb_planner *p, const lb_partition *part, attempt *a,
                       bool *ok) {
   const lb_value *result = lb_partition_result(part);
-  bind_view s = {p, result, &a->view};
+  bind_view s = {p, result, &a->view, false};
   a->in_concat = *ok = false;
-  if (!lb_planner_output_of(p, result))
+  if (!lb_planner_output_of(p, result, &a->dense))
     LB_TRY(lb_planner_find_concat_slice(p, result, &a->dense, &a->view,
                                         &a->in_concat));
   if (!p->launch.dims)
@@ -234,31 +239,89 @@ static lb_status bind(lb_planner *p, const lb_partition *part, attempt *a,
   return lb_partition_bind(part, bind_tensor, &s, &a->b, ok);
 }
 
+// Finds the slot and the cover of a partition that is bound. A kernel of the
+// pack is always available and needs no cover.
+static lb_status find_slot(lb_planner *p, const lb_partition *part,
+                           attempt *a) {
+  a->exact = true;
+  LB_TRY(lb_planner_launch_template(p, &a->b, &a->tmpl, &a->built));
+  if (a->tmpl->slot->in_pack) return LB_OK;
+  LB_TRY(lb_planner_find_pieces(p, part, a->tmpl, &a->pieces));
+  return p->prog->deterministic
+             ? lb_planner_covers_exactly(p, part, a->pieces, &a->exact)
+             : LB_OK;
+}
+
+static lb_status reads_views(lb_planner *p, const lb_partition *part,
+                             bool *strided) {
+  *strided = false;
+  for (uint32_t i = 0; i < part->n_reads; i++) {
+    const lb_pvalue *in;
+    LB_TRY(lb_planner_state(p, part->reads[i].value, &in));
+    *strided |=
+        in && in->buffer != LB_NO_BUFFER && !lb_tensor_is_dense(in->tensor);
+  }
+  return LB_OK;
+}
+
+// Binds the partition as if all its inputs were dense, and copies those that
+// are not if that succeeds.
+static lb_status bind_copied(lb_planner *p, const lb_partition *part,
+                             attempt *a, bool *ok) {
+  bind_view s = {p, lb_partition_result(part), &a->dense, true};
+  a->in_concat = false;
+  LB_TRY(lb_partition_bind(part, bind_tensor, &s, &a->b, ok));
+  if (!*ok) return LB_OK;
+  for (uint32_t i = 0; i < part->n_reads; i++)
+    LB_TRY(copy_unless(p, part->reads[i].value, lb_tensor_is_dense));
+  return find_slot(p, part, a);
+}
+
+// Whether the kernel is the one that dense inputs and a dense result would
+// select.
+static lb_status is_kernel_of_dense(lb_planner *p, const lb_partition *part,
+                                    const attempt *a, bool *same) {
+  attempt dense;
+  bind_view s = {p, lb_partition_result(part), &a->dense, true};
+  LB_TRY(lb_partition_bind(part, bind_tensor, &s, &dense.b, same));
+  if (!*same) return LB_OK;
+  LB_TRY(lb_planner_launch_template(p, &dense.b, &dense.tmpl, &dense.built));
+  *same = dense.tmpl->slot == a->tmpl->slot;
+  return LB_OK;
+}
+
+// Copies strided inputs if no kernel supports their strides, but one would
+// support dense inputs. In deterministic mode, it does so whenever dense inputs
+// would select another kernel, which may round differently: results then depend
+// neither on the strides of the caller's tensors nor on what is skipped.
+static lb_status reconsider_strides(lb_planner *p, const lb_partition *part,
+                                    attempt *a, bool *bound) {
+  bool strided, same = false;
+  LB_TRY(reads_views(p, part, &strided));
+  if (!p->prog->deterministic) {
+    bool refused = strided && !*bound && a->b.refusal == LB_REASON_LAYOUT;
+    return refused ? bind_copied(p, part, a, bound) : LB_OK;
+  }
+  if (!strided && !a->in_concat) return LB_OK;
+  if (*bound && a->exact) LB_TRY(is_kernel_of_dense(p, part, a, &same));
+  return same ? LB_OK : bind_copied(p, part, a, bound);
+}
+
 // -- emitting ----------------------------------------------------------------
 
-// A kernel of the pack is always available and needs no cover. In deterministic
-// mode there is a launch only if its cover gives bit-identical results.
+// In deterministic mode there is a launch only if its cover gives bit-identical
+// results.
 static lb_status emit_bound(lb_planner *p, const lb_partition *part,
-                            lb_binding *b) {
-  const lb_launch_template *tmpl;
-  lb_launch_template built;
-  uint64_t pieces;
-  bool exact = true;
+                            attempt *a) {
   uint32_t first = p->plan->n_steps;
-  LB_TRY(lb_planner_launch_template(p, b, &tmpl, &built));
-  if (tmpl->slot->in_pack) {
-    LB_TRY(lb_planner_request(p, part, b, tmpl->slot));
-    LB_TRY(lb_planner_add_launch(p, part, b, tmpl));
-    return p->launch.dims ? LB_OK : lb_planner_cache_launch(p, part, b);
-  }
-  LB_TRY(lb_planner_find_pieces(p, part, tmpl, &pieces));
-  if (p->prog->deterministic)
-    LB_TRY(lb_planner_covers_exactly(p, part, pieces, &exact));
-  if (!exact) return lb_planner_cover(p, part, pieces, LB_REASON_ROUNDS);
-  LB_TRY(lb_planner_request(p, part, b, tmpl->slot));
-  LB_TRY(lb_planner_add_launch(p, part, b, tmpl));
+  if (!a->exact) return lb_planner_cover(p, part, a->pieces, LB_REASON_ROUNDS);
+  lb_slot *slot = a->tmpl->slot;
+  LB_TRY(lb_planner_request(p, part, &a->b, slot));
+  LB_TRY(lb_planner_add_launch(p, part, &a->b, a->tmpl));
+  if (slot->in_pack)
+    return p->launch.dims ? LB_OK : lb_planner_cache_launch(p, part, &a->b);
   p->launch.covers = true;
-  LB_TRY(lb_planner_cover(p, part, pieces, LB_REASON_PENDING));
+  LB_TRY(lb_planner_cover(p, part, a->pieces, LB_REASON_PENDING));
   p->plan->steps[first].skip = p->plan->n_steps - first - 1;
   return LB_OK;
 }
@@ -271,11 +334,11 @@ static lb_status emit(lb_planner *p, const lb_partition *part, attempt *a,
   if (a->cached) {
     LB_TRY(lb_planner_reuse_launch(p, part, a->cached));
   } else if (bound) {
-    LB_TRY(emit_bound(p, part, &a->b));
+    LB_TRY(emit_bound(p, part, a));
+  } else if (lb_tensor_count(&a->dense) > 0 || p->prog->no_skip) {
+    LB_TRY(lb_planner_cover(p, part, LB_ALL_PIECES, a->b.refusal));
   } else {
-    bool empty = lb_tensor_count(&a->dense) == 0;
-    LB_TRY(lb_planner_cover(p, part, LB_ALL_PIECES,
-                            empty ? LB_REASON_EMPTY : a->b.refusal));
+    LB_TRY(lb_planner_note_empty(p, part));
   }
   for (uint32_t i = 0; i < part->n_reads; i++)
     lb_planner_unuse(p, part->reads[i].value, part->reads[i].times);
@@ -299,11 +362,28 @@ static lb_status plan_members(lb_planner *p, const lb_partition *part) {
   return LB_OK;
 }
 
+static void begin(lb_planner *p, const lb_partition *part) {
+  p->launch = (lb_launch_states){.by_class = p->launch.by_class, .part = part};
+}
+
+// Plans a partition whose members are all skipped; else *done is false.
+static lb_status try_skip(lb_planner *p, const lb_partition *part, bool *done) {
+  bool calls;
+  *done = lb_planner_may_skip_partition(p, part);
+  if (!*done) return LB_OK;
+  begin(p, part);
+  LB_TRY(infer_members(p, part, &calls));
+  if (calls) LB_TRY(lb_planner_skips_partition(p, part, done));
+  return *done ? plan_members(p, part) : LB_OK;
+}
+
 lb_status lb_planner_partition(lb_planner *p, const lb_partition *part) {
   attempt a;
-  bool bound = false, calls = true;
+  bool bound = false, calls = true, done;
+  LB_TRY(try_skip(p, part, &done));
+  if (done) return LB_OK;
+  begin(p, part);
   LB_TRY(copy_inputs(p, part));
-  p->launch = (lb_launch_states){.by_class = p->launch.by_class, .part = part};
   a.cached = NULL;
   bool expected = lb_planner_expect_result(p, part, &a.dense);
   if (expected) LB_TRY(bind(p, part, &a, &bound));
@@ -313,6 +393,9 @@ lb_status lb_planner_partition(lb_planner *p, const lb_partition *part) {
     a.dense = p->launch.dims[part->n_nodes - 1];
   }
   if (!expected) LB_TRY(bind(p, part, &a, &bound));
+  if (bound && !a.cached) LB_TRY(find_slot(p, part, &a));
+  if (!a.cached && (!bound || p->prog->deterministic))
+    LB_TRY(reconsider_strides(p, part, &a, &bound));
   LB_TRY(emit(p, part, &a, bound));
   lb_arena_reset(&p->scratch);
   return LB_OK;

@@ -5,6 +5,7 @@
 #include "device/cpu/device.h"
 #include "graph/build_test.h"
 #include "graph/infer.h"
+#include "graph/skip.h"
 #include "partition/weights.h"
 #include "plan/plan.h"
 
@@ -22,6 +23,7 @@ static void load(loaded *l, lb_graph *g, const lb_pack *pack,
                  bool deterministic) {
   l->g = g;
   ok(lb_infer_graph(g));
+  ok(lb_mark_runtime_skippable_nodes(g));
   lb_cpu_device_init(&l->cpu, pack, false, NULL);
   ok(lb_slots_init(&l->slots, 8, &l->cpu.base));
   ok(lb_weights_init(&l->weights, &l->cpu.base));

@@ -41,7 +41,7 @@ lb_status lb_memory_get(lb_memory *m, lb_arena *a, size_t size,
   size = (size + LB_TENSOR_ALIGN - 1) & ~(size_t)(LB_TENSOR_ALIGN - 1);
   if (size == 0) size = LB_TENSOR_ALIGN;  // blocks are always distinct
   *virtual_offset = ((int64_t)m->n << LB_VIRTUAL_BITS) + LB_VIRTUAL_ZERO;
-  m->blocks[m->n++] = (lb_extent){UNPLACED, size, UINT32_MAX};
+  m->blocks[m->n++] = (lb_extent){UNPLACED, size, UINT32_MAX, m->now};
   return LB_OK;
 }
 
@@ -207,9 +207,21 @@ static lb_status place_by_size(placing *p, lb_arena *a) {
   return LB_OK;
 }
 
+// Places the blocks one after the other.
+static lb_status place_apart(lb_memory *m) {
+  for (; m->n_placed < m->n; m->n_placed++) {
+    lb_extent *b = &m->blocks[m->n_placed];
+    if (b->size >= (size_t)LB_VIRTUAL_ZERO - m->peak) return lb_oom();
+    b->offset = m->peak;
+    m->peak += b->size;
+  }
+  return LB_OK;
+}
+
 lb_status lb_memory_place(lb_memory *m, lb_arena *a) {
   placing p = {.m = m};
   if (m->n == m->n_placed) return LB_OK;
+  if (m->separate) return place_apart(m);
   LB_TRY(find_live_sets(m, a, &p.live_sets));
   p.conflicts =
       lb_arena_alloc(a, m->n * sizeof *p.conflicts, _Alignof(lb_extent *));

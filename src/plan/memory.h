@@ -8,6 +8,7 @@
 #ifndef LB_PLAN_MEMORY_H
 #define LB_PLAN_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,15 +20,25 @@
 // First byte of a block.
 #define LB_VIRTUAL_ZERO ((int64_t)1 << (LB_VIRTUAL_BITS - 1))
 
+// How memory is checked (LIMBER_CHECK_MEMORY), to find values that are read
+// after their memory was reused, or before they are written.
+typedef enum lb_memory_check {
+  LB_CHECK_SEPARATE = 1,  // no two blocks overlap, whatever their lifetimes
+  LB_CHECK_POISON = 2,    // memory without a live value is overwritten
+} lb_memory_check;
+
 typedef struct lb_extent {
   size_t offset, size;
-  uint32_t end;  // number of blocks when it was put, or more
+  uint32_t end;   // number of blocks when it was put, or more
+  uint32_t step;  // `now` when it was allocated
 } lb_extent;
 
 typedef struct lb_memory {
   lb_extent *blocks;  // by block number; in the arena passed to each call
   uint32_t n, cap;
   uint32_t n_placed;  // blocks [0, n_placed) have offsets
+  uint32_t now;       // number of steps pushed, set by the planner
+  bool separate;      // LB_CHECK_SEPARATE
   size_t peak;        // end of the highest block placed
 } lb_memory;
 

@@ -39,6 +39,25 @@ static void freed_memory_is_used_again(void **state) {
   lb_arena_fini(&a);
 }
 
+static void separate_blocks_share_no_memory(void **state) {
+  (void)state;
+  lb_arena a;
+  lb_arena_init(&a, 1024);
+  lb_memory m = {.separate = true};
+  int64_t x = get(&m, &a, 100);
+  lb_memory_put(&m, x);
+  int64_t y = get(&m, &a, 1);
+  place(&m, &a);
+  lb_memory_put(&m, y);
+  int64_t z = get(&m, &a, 64);
+  place(&m, &a);
+  assert_int_equal(lb_memory_offset(&m, x), 0);
+  assert_int_equal(lb_memory_offset(&m, y), 128);
+  assert_int_equal(lb_memory_offset(&m, z), 192);
+  assert_int_equal(m.peak, 256);
+  lb_arena_fini(&a);
+}
+
 static void growing_chains_need_two_blocks_at_a_time(void **state) {
   (void)state;
   lb_arena a;
@@ -150,6 +169,7 @@ static void live_blocks_never_overlap(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(freed_memory_is_used_again),
+      cmocka_unit_test(separate_blocks_share_no_memory),
       cmocka_unit_test(growing_chains_need_two_blocks_at_a_time),
       cmocka_unit_test(virtual_offsets_allow_byte_arithmetic),
       cmocka_unit_test(overflowing_sizes_are_rejected),

@@ -134,11 +134,41 @@ static void place_launches(const lb_memory *m, const lb_launch *l) {
   }
 }
 
+static int by_step(const void *a, const void *b) {
+  const lb_wipe *x = a, *y = b;
+  return x->step != y->step ? (x->step > y->step) - (x->step < y->step)
+                            : (int)y->ended - (int)x->ended;
+}
+
+// Lists what may be overwritten before which step: a block that begins, before
+// the first step that can write it; one that has ended, where the next block
+// is allocated, which might take its place. `first` is the first block of the
+// stage.
+static lb_status list_wipes(lb_planner *p, uint32_t first) {
+  const lb_memory *m = &p->values.memory;
+  lb_plan *plan = p->plan;
+  plan->wipes = lb_arena_new(p->arena, lb_wipe, 2 * (size_t)m->n);
+  if (!plan->wipes) return lb_oom();
+  for (uint32_t i = 0; i < m->n; i++) {
+    const lb_extent *b = &m->blocks[i];
+    if (i >= first)
+      plan->wipes[plan->n_wipes++] =
+          (lb_wipe){b->step, false, b->offset, b->size};
+    if (b->end >= first && b->end < m->n)
+      plan->wipes[plan->n_wipes++] =
+          (lb_wipe){m->blocks[b->end].step, true, b->offset, b->size};
+  }
+  qsort(plan->wipes, plan->n_wipes, sizeof *plan->wipes, by_step);
+  return LB_OK;
+}
+
 // Replaces virtual offsets by offsets in everything that a run reads.
 static lb_status give_offsets(lb_planner *p) {
   const lb_memory *m = &p->values.memory;
   lb_plan *plan = p->plan;
+  uint32_t first = m->n_placed;
   LB_TRY(lb_memory_place(&p->values.memory, &p->scratch));
+  if (p->prog->checks & LB_CHECK_POISON) LB_TRY(list_wipes(p, first));
   for (uint32_t i = 0; i < plan->n_steps; i++) {
     const lb_step *s = &plan->steps[i];
     place_operands(m, s->in, s->n_in);
@@ -184,8 +214,8 @@ static void mark_results(lb_planner *p) {
   for (uint32_t i = 0; i < r->n_results; i++) {
     if (!p->results.want[i].wanted) continue;
     p->tally.uses[r->results[i]->id]++;
-    uint32_t *output_of = &p->tally.output_of[r->results[i]->id];
-    if (r->results[i]->producer && !*output_of) *output_of = i + 1;
+    lb_output_path *path = &p->tally.output_of[r->results[i]->id];
+    if (r->results[i]->producer && !path->result) path->result = i + 1;
   }
 }
 
@@ -208,7 +238,7 @@ static lb_status begin_tally(lb_planner *p, const lb_region *r) {
   lb_tally *t = &p->tally;
   if (all_wanted(p, r)) return copy_tally(p, &p->prog->all);
   *t = (lb_tally){lb_arena_new(p->state, uint32_t, n),
-                  lb_arena_new(p->state, uint32_t, n),
+                  lb_arena_new(p->state, lb_output_path, n),
                   lb_arena_new(p->state, lb_concat_dest, n),
                   lb_arena_new(p->state, bool, nodes)};
   if (!t->uses || !t->output_of || !t->concat_dests || !t->needed)
@@ -279,6 +309,7 @@ static lb_status allocate(lb_planner *p, const lb_region *r) {
   p->values.states = lb_arena_new(a, const lb_pvalue *, n);
   p->values.alias = lb_arena_new(a, uint32_t, n);
   p->concat.buffers = lb_arena_new(a, const lb_pvalue *, n);
+  p->values.memory.separate = p->prog->checks & LB_CHECK_SEPARATE;
   p->results.claimed = lb_arena_new(a, bool, r->n_results);
   p->results.delivered = lb_arena_new(a, bool, r->n_results);
   bool ok = p->values.states && p->values.alias && p->concat.buffers &&
@@ -320,14 +351,19 @@ static lb_status set_elements(lb_planner *p, uint32_t i, const lb_tensor *t) {
   LB_TRY(lb_planner_operand(p, p->values.states[v->id], &from));
   LB_TRY(lb_planner_set_dense(p, v, t, LB_STORAGE_ARENA, 0));
   LB_TRY(lb_planner_operand(p, p->values.states[v->id], &to));
-  return lb_planner_copy(p, from, to);
+  return lb_planner_copy(p, from, to, NULL, LB_REASON_LAYOUT);
 }
 
-static lb_status set_input(lb_planner *p, uint32_t i, const lb_tensor *t) {
+static lb_status set_input(lb_planner *p, uint32_t i, const lb_tensor *t,
+                           const lb_content *content) {
   const lb_value *v = p->region->params[i];
   if (!p->tally.uses[v->id]) return LB_OK;
   lb_planner_learn(p, v, t);
-  if (!lb_program_reads(p->prog, v, t)) return set_elements(p, i, t);
+  if (!lb_program_reads(p->prog, v, t)) {
+    LB_TRY(set_elements(p, i, t));
+    bool found = content && content->kind != LB_CONTENT_ANY;
+    return found ? lb_planner_set_content(p, v, content) : LB_OK;
+  }
   lb_tensor copy = *t;
   lb_tensor_dense(&copy);
   copy.data = lb_arena_alloc(p->arena, lb_tensor_bytes(t), 64);
@@ -353,7 +389,7 @@ static lb_status begin_want(lb_planner *p, const lb_want *want) {
 }
 
 static lb_status build_first(lb_planner *p, const lb_tensor *inputs,
-                             const lb_want *want) {
+                             const lb_content *contents, const lb_want *want) {
   const lb_region *r = p->region;
   LB_TRY(allocate(p, r));
   LB_TRY(begin_nodes(p->plan, p));
@@ -363,14 +399,15 @@ static lb_status build_first(lb_planner *p, const lb_tensor *inputs,
   LB_TRY(begin_want(p, want));
   LB_TRY(begin_tally(p, r));
   for (uint32_t i = 0; i < r->n_params; i++)
-    LB_TRY(set_input(p, i, &inputs[i]));
+    LB_TRY(set_input(p, i, &inputs[i], contents ? &contents[i] : NULL));
   LB_TRY(lb_planner_region(p, r));
   return finish(p);
 }
 
 lb_status lb_plan_first(lb_program *prog, const lb_region *region,
-                        const lb_tensor *inputs, const lb_want *want,
-                        lb_plan_workspace *workspace, lb_plan **out) {
+                        const lb_tensor *inputs, const lb_content *contents,
+                        const lb_want *want, lb_plan_workspace *workspace,
+                        lb_plan **out) {
   lb_plan *plan;
   lb_planner *p;
   *out = NULL;
@@ -380,7 +417,7 @@ lb_status lb_plan_first(lb_program *prog, const lb_region *region,
     p->prog = prog;
     p->region = region;
     p->in_warmup = workspace->in_warmup;
-    st = build_first(p, inputs, want);
+    st = build_first(p, inputs, contents, want);
     close_planner(p, workspace);
   }
   if (lb_failed(st)) {
@@ -416,7 +453,9 @@ static lb_status resume(lb_planner *p, const lb_planner *from) {
       COPY(dims.symbols, from->dims.symbols, (size_t)p->prog->sizes.n_symbols);
   if (!ok) return lb_oom();
   LB_TRY(copy_tally(p, &from->tally));
-  return lb_memory_copy(&p->values.memory, &from->values.memory, p->state);
+  LB_TRY(lb_memory_copy(&p->values.memory, &from->values.memory, p->state));
+  p->values.memory.now = 0;  // steps are counted from the stage's first
+  return LB_OK;
 }
 
 static lb_status learn(lb_planner *p, const lb_stage_result *stage_result,

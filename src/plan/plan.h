@@ -74,7 +74,8 @@ enum {           // base numbers in an lb_address
 typedef struct lb_step {
   lb_step_kind kind;
   lb_reason reason;           // CALL, COPY: why it is not a launch
-  const lb_node *node;        // borrowed from the graph; NULL for a copy
+  const lb_node *node;        // borrowed from the graph; COPY: the node whose
+                              // elements it moves, or NULL
   lb_step_operand *in, *out;  // LAUNCH: none, operands are in the launch
   uint32_t n_in, n_out;
   uint32_t skip;       // LAUNCH: steps of the cover that follow
@@ -111,6 +112,14 @@ typedef struct lb_want {
   const int64_t *strides;  // of the caller's buffer, in elements; NULL: dense
 } lb_want;
 
+// A part of the run's arena without a live value, before step `step`. It is
+// overwritten then if memory is checked (LB_CHECK_POISON).
+typedef struct lb_wipe {
+  uint32_t step;  // in the stage
+  bool ended;     // a value ended there; else one begins, in this step
+  size_t offset, size;
+} lb_wipe;
+
 // A copy of constants of a plan in device memory.
 typedef struct lb_plan_copy {
   struct lb_plan_copy *next;
@@ -140,6 +149,8 @@ typedef struct lb_plan {
   size_t arena_bytes;     // size of the run's arena, with live values of parent
                           // stages
   lb_plan_copy *copies;   // none if the device shares host memory
+  lb_wipe *wipes;         // by step; none unless memory is checked
+  uint32_t n_wipes;
   struct lb_planner *remaining;  // planner with the nodes still to plan; NULL:
                                  // the last stage
   uint32_t n_left;               // its nodes that are known to be needed
@@ -166,11 +177,13 @@ size_t lb_plan_workspace_bytes(const lb_plan_workspace *d);
 
 // Plans the first stage. `inputs` has region->n_params tensors with any
 // strides; data is read only of those for which lb_program_reads is true.
-// want[i] belongs to result i. Fails with LB_INVALID if requested strides do
-// not fit the result's dims.
+// contents[i] is what a guard has found out about input i; `contents` may be
+// NULL. want[i] belongs to result i. Fails with LB_INVALID if requested strides
+// do not fit the result's dims.
 lb_status lb_plan_first(lb_program *prog, const lb_region *region,
-                        const lb_tensor *inputs, const lb_want *want,
-                        lb_plan_workspace *workspace, lb_plan **out);
+                        const lb_tensor *inputs, const lb_content *contents,
+                        const lb_want *want, lb_plan_workspace *workspace,
+                        lb_plan **out);
 
 // Plans the next stage. stage_results[i] is the tensor read for
 // parent->stage_results[i]. DIMS: rank and dims; CONTENTS: dense data, which is

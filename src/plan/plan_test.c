@@ -2,6 +2,8 @@
 #include "plan/plan.h"
 
 #include "graph/build_test.h"
+#include "graph/skip.h"
+#include "plan/memory.h"
 
 static lb_plan_workspace workspace;  // shared by all plans of this file
 
@@ -18,8 +20,10 @@ static fixture begin(void) {
 }
 
 static void build(fixture *f, const lb_tensor *in, const lb_want *wanted) {
+  ok(lb_mark_runtime_skippable_nodes(f->g));
   ok(lb_program_new(&(lb_program_options){.graph = f->g}, &f->program));
-  ok(lb_plan_first(f->program, f->g->main, in, wanted, &workspace, &f->plan));
+  ok(lb_plan_first(f->program, f->g->main, in, NULL, wanted, &workspace,
+                   &f->plan));
 }
 
 static void end(fixture *f) {
@@ -100,10 +104,36 @@ static void unrequested_results_are_not_planned(void **state) {
   build(&f, &in, (lb_want[]){{.wanted = true}, {.wanted = false}});
   assert_int_equal(f.plan->n_steps, 1);
   lb_plan_release(f.plan);
-  ok(lb_plan_first(f.program, r, &in,
+  ok(lb_plan_first(f.program, r, &in, NULL,
                    (lb_want[]){{.wanted = false}, {.wanted = true}}, &workspace,
                    &f.plan));
   assert_int_equal(f.plan->n_steps, 3);
+  end(&f);
+}
+
+// Before step i of a chain, the value of step i begins and that of step i - 2
+// has ended: it is read by step i - 1 only.
+static void checked_memory_is_overwritten_around_each_value(void **state) {
+  (void)state;
+  fixture f = begin();
+  lb_region *r = f.g->main;
+  lb_value *v = param(r, "x", LB_F32, DIMS(-1));
+  for (int i = 0; i < 10; i++) v = NODE1(r, Abs, "a", v);
+  RESULTS(r, NODE1(r, ReduceSum, "sum", v));
+  lb_tensor in = tensor(LB_F32, NULL, DIMS(16));
+  ok(lb_program_new(
+      &(lb_program_options){.graph = f.g,
+                            .checks = LB_CHECK_POISON | LB_CHECK_SEPARATE},
+      &f.program));
+  ok(lb_plan_first(f.program, r, &in, NULL, (lb_want[]){{.wanted = true}},
+                   &workspace, &f.plan));
+  assert_int_equal(f.plan->arena_bytes, 10 * 64);
+  assert_int_equal(f.plan->n_wipes, 10 + 8);
+  for (uint32_t i = 0; i < f.plan->n_wipes; i++) {
+    const lb_wipe *w = &f.plan->wipes[i];
+    assert_int_equal(w->offset, 64 * (w->ended ? w->step - 2 : w->step));
+    assert_int_equal(w->size, 64);
+  }
   end(&f);
 }
 
@@ -194,7 +224,7 @@ static void nodes_of_the_other_branch_are_not_planned(void **state) {
     lb_tensor in[] = {tensor(LB_BOOL, &taken, 0, NULL),
                       tensor(LB_I64, NULL, DIMS(2, 2))};
     ok(lb_program_new(&(lb_program_options){.graph = f.g}, &f.program));
-    ok(lb_plan_first(f.program, r, in,
+    ok(lb_plan_first(f.program, r, in, NULL,
                      (lb_want[]){{.wanted = true}, {.wanted = true}},
                      &workspace, &f.plan));
     lb_tensor dims = tensor(LB_I64, NULL, DIMS(2, 3));
@@ -222,8 +252,8 @@ static void plans_retain_their_program(void **state) {
   assert_int_equal(atomic_load(&usage.count), 1);
   assert_true(atomic_load(&usage.bytes) > sizeof *f.program);
   lb_tensor in = tensor(LB_F32, NULL, DIMS(5));
-  ok(lb_plan_first(f.program, r, &in, &(lb_want){.wanted = true}, &workspace,
-                   &f.plan));
+  ok(lb_plan_first(f.program, r, &in, NULL, &(lb_want){.wanted = true},
+                   &workspace, &f.plan));
   assert_int_equal(f.plan->program->version, 7);
   lb_program_release(f.program);
   // The next stage retains it, too, and outlives the first.
@@ -246,6 +276,7 @@ int main(void) {
       cmocka_unit_test(transposing_axes_of_size_one_moves_nothing),
       cmocka_unit_test(unrequested_results_are_not_planned),
       cmocka_unit_test(memory_of_dead_values_is_reused),
+      cmocka_unit_test(checked_memory_is_overwritten_around_each_value),
       cmocka_unit_test(deciding_inputs_are_read_while_planning),
       cmocka_unit_test(computed_targets_end_the_stage),
       cmocka_unit_test(nodes_of_the_other_branch_are_not_planned),

@@ -9,28 +9,23 @@
 
 #include "device/reference/reference.h"
 #include "graph/infer.h"
-#include "plan/view.h"
+#include "plan/skip.h"
 
-// Whether a Transpose leaves all elements in place, because it only moves axes
-// of size 1.
-static bool keeps_order(const lb_node *n) {
-  uint32_t rank;
-  const int64_t *perm = lb_attr_ints(n, "perm", &rank);
-  const lb_vinfo *x = &n->in[0]->info;
-  int64_t last = -1;
-  if (!perm || x->rank != (int)rank) return false;
-  for (uint32_t i = 0; i < rank; i++) {
-    if (perm[i] < 0 || perm[i] >= x->rank) return false;
-    if (lb_dim_is(x->dims[perm[i]], 1)) continue;
-    if (perm[i] < last) return false;
-    last = perm[i];
+// Values of which the output of n may be a view that keeps all elements in
+// order may be written to the result that the output may be written to.
+static void extend_path(lb_planner *p, const lb_node *n) {
+  if (!n->optimized || !n->out[0]) return;
+  const lb_output_path *to = &p->tally.output_of[n->out[0]->id];
+  if (!to->result) return;
+  uint32_t inputs = n->in_order ? 1u << n->proof.input : lb_skip_viewed(n->op);
+  for (uint32_t k = 0; k < n->n_in && k < 32; k++) {
+    if (!(inputs >> k & 1) || !n->in[k] || !n->in[k]->producer) continue;
+    lb_output_path *from = &p->tally.output_of[n->in[k]->id];
+    if (!from->result)
+      *from = (lb_output_path){.result = to->result,
+                               .conditional = to->conditional || !n->in_order,
+                               .via = n};
   }
-  return true;
-}
-
-static bool is_dense_view(const lb_node *n) {
-  return lb_op_has(n->op, LB_TRAIT_IN_ORDER) ||
-         (n->op == LB_OP_Transpose && keeps_order(n));
 }
 
 static bool is_known(const lb_pvalue *s) { return s->buffer == LB_NO_BUFFER; }
@@ -49,9 +44,7 @@ void lb_planner_count(lb_planner *p, const lb_region *r) {
     for (uint32_t k = 0; k < n->n_in; k++)
       if (n->in[k]) p->tally.uses[n->in[k]->id]++;
     lb_planner_find_concat_dests(p, n);
-    if (!is_dense_view(n) || !n->in[0]->producer) continue;
-    uint32_t *from = &p->tally.output_of[n->in[0]->id];
-    if (!*from) *from = p->tally.output_of[n->out[0]->id];
+    if (n->n_out) extend_path(p, n);
   }
 }
 
@@ -245,36 +238,6 @@ static lb_status compute_now(lb_planner *p, const lb_node *n,
   return LB_OK;
 }
 
-// Sets all requested outputs as views, or none.
-static lb_status try_view(lb_planner *p, const lb_node *n,
-                          const lb_pvalue *const *in, const lb_vinfo *in_info,
-                          lb_tensor *out, bool *done) {
-  *done = false;
-  if (!lb_view_is(n->op)) return LB_OK;
-  int64_t *offset = lb_arena_new(&p->scratch, int64_t, n->n_out);
-  if (!offset) return lb_oom();
-  for (uint32_t i = 0; i < n->n_out; i++)
-    if (lb_planner_is_read(p, n->out[i]) &&
-        !lb_view_try(n, in_info, in[0]->tensor, i, &out[i], &offset[i]))
-      return LB_OK;
-  int64_t size = (int64_t)lb_dtype_size(in[0]->tensor->dtype);
-  for (uint32_t i = 0; i < n->n_out; i++) {
-    if (!lb_planner_is_read(p, n->out[i])) continue;
-    lb_tensor *view;
-    bool known = is_known(in[0]);
-    LB_TRY(known ? lb_planner_copy_to_plan(p, &out[i], &view)
-                 : lb_planner_copy_meta(p, &out[i], &view));
-    lb_pvalue s = {.tensor = view,
-                   .buffer = in[0]->buffer,
-                   .offset = in[0]->offset + offset[i] * size};
-    if (known) view->data = (char *)in[0]->tensor->data + offset[i] * size;
-    LB_TRY(lb_planner_set(p, n->out[i], s));
-  }
-  lb_planner_note(p, n, LB_NODE_VIEW, LB_REASON_VIEW, in[0]->value);
-  *done = true;
-  return LB_OK;
-}
-
 // The reason why a node is not part of a launch.
 static lb_reason why_alone(const lb_planner *p, const lb_node *n) {
   const lb_partitioning *parts = p->prog->parts;
@@ -319,15 +282,15 @@ static lb_status add_dynamic_outputs(lb_planner *p, const lb_step *step,
   return LB_OK;
 }
 
-// Plans a node whose outputs have the dims of `out`. Of `in_info` only the
-// contents are used.
+// Plans a node whose outputs have the dims of `out`.
 static lb_status plan_outputs(lb_planner *p, const lb_node *n,
-                              const lb_pvalue *const *in,
-                              const lb_vinfo *in_info, lb_tensor *out) {
-  if (is_computable(n, in, out)) return compute_now(p, n, in, out);
+                              const lb_pvalue *const *in, lb_tensor *out) {
   bool done;
-  LB_TRY(try_view(p, n, in, in_info, out, &done));
-  if (n->op == LB_OP_Concat) LB_TRY(lb_planner_concat(p, n, in, out, &done));
+  if (is_computable(n, in, out)) return compute_now(p, n, in, out);
+  LB_TRY(lb_planner_skip_empty(p, n, in, out, &done));
+  if (!done) LB_TRY(lb_planner_skip(p, n, in, out, &done));
+  if (!done && n->op == LB_OP_Concat && !p->prog->no_skip)
+    LB_TRY(lb_planner_concat(p, n, in, out, &done));
   return done ? LB_OK : emit_call(p, n, in, out);
 }
 
@@ -335,11 +298,8 @@ static lb_status plan_call(lb_planner *p, const lb_node *n,
                            const lb_pvalue *const *in) {
   inference r;
   LB_TRY(begin_inference(p, n, &r));
-  if (lb_planner_expect_moved(p, n, in, r.out)) {
-    for (uint32_t i = 0; i < n->n_in; i++)
-      r.in_info[i].data = in[i] && is_known(in[i]) ? in[i]->tensor : NULL;
-    return plan_outputs(p, n, in, r.in_info, r.out);
-  }
+  if (lb_planner_expect_moved(p, n, in, r.out))
+    return plan_outputs(p, n, in, r.out);
   LB_TRY(infer(p, n, in, &r));
   if (lb_op_has(n->op, LB_TRAIT_DYNAMIC)) {
     lb_step call;
@@ -348,7 +308,7 @@ static lb_status plan_call(lb_planner *p, const lb_node *n,
     return lb_planner_push_call(p, &call);
   }
   LB_TRY(tensors_of(p, n, &r));
-  return plan_outputs(p, n, in, r.in_info, r.out);
+  return plan_outputs(p, n, in, r.out);
 }
 
 lb_status lb_planner_infer(lb_planner *p, const lb_node *n,
@@ -385,7 +345,8 @@ static lb_status plan_loop(lb_planner *p, const lb_node *n,
     lb_step_operand *dense = &temps[n_temps++];
     LB_TRY(lb_planner_temp(p, in[i]->tensor, dense));
     dense->value = in[i]->value;
-    LB_TRY(lb_planner_copy(p, step.in[i], *dense));
+    LB_TRY(lb_planner_copy(p, step.in[i], *dense,
+                           lb_planner_moved_by(p, n->in[i]), LB_REASON_LAYOUT));
     step.in[i] = *dense;
   }
   LB_TRY(add_dynamic_outputs(p, &step, NULL));

@@ -122,8 +122,16 @@ static lb_status partition(lb_program *p, const lb_program_options *o) {
   return lb_part_classes_init(&p->classes, p->parts, p->graph, &p->sizes);
 }
 
+static lb_status find_guards(lb_program *p) {
+  p->guards = calloc(p->graph->main->n_params + 1u, sizeof *p->guards);
+  if (!p->guards) return lb_oom();
+  if (!p->no_skip) p->n_guards = lb_guards_find(p->graph, p->guards);
+  return LB_OK;
+}
+
 static lb_status build(lb_program *p, const lb_program_options *o) {
   LB_TRY(find_deciding(p));
+  LB_TRY(find_guards(p));
   LB_TRY(lb_sizes_init(&p->sizes, p->graph));
   LB_TRY(partition(p, o));
   return lb_program_count(p);
@@ -149,6 +157,8 @@ lb_status lb_program_new(const lb_program_options *o, lb_program **out) {
                     .weights = o->weights,
                     .deterministic = o->deterministic,
                     .reusable = o->reusable,
+                    .checks = o->checks,
+                    .no_skip = o->no_skip,
                     .user = o->user,
                     .usage = o->usage};
   lb_ref_init(&p->ref);
@@ -169,6 +179,7 @@ void lb_program_release(lb_program *p) {
   if (p->usage) atomic_fetch_sub(&p->usage->bytes, p->bytes);
   if (p->usage) atomic_fetch_sub(&p->usage->count, 1);
   free(p->deciding);
+  free(p->guards);
   lb_sizes_fini(&p->sizes);
   lb_part_classes_fini(&p->classes);
   lb_orders_fini(&p->orders);

@@ -18,6 +18,7 @@
 #include "cache/slots.h"
 #include "graph/graph.h"
 #include "partition/partition.h"
+#include "plan/guard.h"
 #include "plan/order.h"
 #include "plan/sizes.h"
 #include "plan/tally.h"
@@ -48,6 +49,8 @@ typedef struct lb_program_options {
   bool deterministic;
   bool reusable;            // no specialised kernels where a reusable one
                             // exists
+  unsigned checks;          // bits of lb_memory_check
+  bool no_skip;             // nodes that are runtime_skippable run
   lb_slot_user user;        // on whose behalf slots are used and kernels
                             // requested
   lb_program_usage *usage;  // updated if not NULL
@@ -68,7 +71,10 @@ typedef struct lb_program {
   lb_orders orders;
   lb_tally all;  // owned; read counts for the main region with all results
                  // wanted
-  bool deterministic, reusable;
+  bool deterministic, reusable, no_skip;
+  unsigned checks;
+  lb_guard *guards;   // owned; by parameter of the main region
+  uint32_t n_guards;  // number of parameters that have one
   lb_slot_user user;
   lb_program_usage *usage;  // borrowed; may be NULL
   size_t bytes;             // memory that it owns, memos excluded

@@ -128,12 +128,13 @@ static lb_status add_copy(series *s, lb_rmem mem, uint32_t input) {
   static const double zero = 0;
   lb_tensor t = *s->at[mem].tensor, *zeros;
   if (is_given(s, input))
-    return lb_planner_copy(s->p, s->call.in[input], s->at[mem]);
+    return lb_planner_copy(s->p, s->call.in[input], s->at[mem], NULL,
+                           LB_REASON_LAYOUT);
   memset(t.strides, 0, sizeof t.strides);
   t.data = (void *)(uintptr_t)&zero;
   LB_TRY(lb_planner_copy_to_plan(s->p, &t, &zeros));
   lb_step_operand from = {.tensor = zeros, .value = LB_NO_VALUE};
-  return lb_planner_copy(s->p, from, s->at[mem]);
+  return lb_planner_copy(s->p, from, s->at[mem], NULL, LB_REASON_LAYOUT);
 }
 
 // -- launches ----------------------------------------------------------------

@@ -70,7 +70,7 @@ static void expect(params w, const char *want) {
   for (int i = 0; i < 3; i++) in.dims[i] = n->in[0]->info.dims[i].k;
   lb_tensor_dense(&in);
   load(&l, g, NULL, w.deterministic);
-  ok(lb_plan_first(l.prog, g->main, &in,
+  ok(lb_plan_first(l.prog, g->main, &in, NULL,
                    (lb_want[]){{.wanted = true}, {.wanted = w.wants_h}},
                    &workspace, &plan));
   print_steps(plan, text, sizeof text);

@@ -1,7 +1,8 @@
 // plan/results.h -- values in the caller's memory.
 //
-// A value from which a chain of dense views leads to a region result is written
-// straight into the result's memory. Only one value may claim that memory.
+// A value from which skipped nodes lead to a region result, with all elements
+// in order, is written straight into the result's memory. Only one value may
+// claim that memory.
 #ifndef LB_PLAN_RESULTS_H
 #define LB_PLAN_RESULTS_H
 
@@ -13,8 +14,11 @@ typedef struct lb_result_states {  // by result
   bool *delivered;  // all of it is planned
 } lb_result_states;
 
+// The result + 1 that v, which is like t, may be written to; 0: none.
+uint32_t lb_planner_result_of(lb_planner *p, const lb_value *v,
+                              const lb_tensor *t);
 // Whether v may be written straight to a result in the caller's memory, dense.
-bool lb_planner_output_of(const lb_planner *p, const lb_value *v);
+bool lb_planner_output_of(lb_planner *p, const lb_value *v, const lb_tensor *t);
 // Allocates a buffer for v, which is like t: the caller's memory if v may be
 // written there.
 lb_status lb_planner_buffer(lb_planner *p, const lb_value *v,

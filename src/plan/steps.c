@@ -26,6 +26,7 @@ lb_status lb_planner_push(lb_planner *p, const lb_step *step) {
   lb_plan *plan = p->plan;
   LB_GROW(p->arena, plan->steps, plan->n_steps, p->steps.cap_steps);
   plan->steps[plan->n_steps++] = *step;
+  p->values.memory.now = plan->n_steps;
   return LB_OK;
 }
 
@@ -45,10 +46,19 @@ lb_status lb_planner_new_call(lb_planner *p, const lb_node *n,
 }
 
 lb_status lb_planner_copy(lb_planner *p, lb_step_operand from,
-                          lb_step_operand to) {
+                          lb_step_operand to, const lb_node *node,
+                          lb_reason why) {
   lb_step copy;
-  LB_TRY(lb_planner_new_step(p, NULL, LB_STEP_COPY, 1, 1, &copy));
-  copy.reason = LB_REASON_COPIED;
+  lb_disposition *d =
+      node ? &p->plan->nodes[node->id - p->plan->first_node] : NULL;
+  if (d && d->kind != LB_NODE_COPIED) {
+    d->kind = LB_NODE_COPIED;
+    d->reason = (uint8_t)why;
+    d->skipped = false;
+    d->step = p->plan->first_step + p->plan->n_steps;
+  }
+  LB_TRY(lb_planner_new_step(p, node, LB_STEP_COPY, 1, 1, &copy));
+  copy.reason = why;
   copy.in[0] = from;
   copy.out[0] = to;
   return lb_planner_push(p, &copy);

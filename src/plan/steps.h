@@ -25,8 +25,11 @@ lb_status lb_planner_push_call(lb_planner *p, const lb_step *call);
 lb_status lb_planner_new_call(lb_planner *p, const lb_node *n,
                               const lb_pvalue *const *in, lb_reason why,
                               lb_step *out);
+// Pushes a copy, made because `why`. If it moves the elements of a view, `node`
+// is the node that would have moved them (lb_planner_moved_by); else NULL.
 lb_status lb_planner_copy(lb_planner *p, lb_step_operand from,
-                          lb_step_operand to);
+                          lb_step_operand to, const lb_node *node,
+                          lb_reason why);
 
 // Memory for a dense tensor like t during some steps; to be freed by
 // lb_planner_end_temp.

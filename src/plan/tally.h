@@ -13,10 +13,17 @@ typedef struct lb_concat_dest {
   bool needs_dense;     // some reader does not accept strides
 } lb_concat_dest;
 
+// The result to which a value may be written directly (results.h).
+typedef struct lb_output_path {
+  uint32_t result;   // index + 1; 0: none
+  bool conditional;  // some node on the way may move elements: see skip.h
+  const lb_node
+      *via;  // the next node on the way; NULL: the value is the result
+} lb_output_path;
+
 typedef struct lb_tally {
-  uint32_t *uses;       // by value id: reads still to be planned
-  uint32_t *output_of;  // by value id: result + 1 that it may be written to;
-                        // 0: none
+  uint32_t *uses;                // by value id: reads still to be planned
+  lb_output_path *output_of;     // by value id
   lb_concat_dest *concat_dests;  // by value id
   bool *needed;                  // by node id
 } lb_tally;

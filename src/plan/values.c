@@ -62,6 +62,18 @@ lb_status lb_planner_find(lb_planner *p, const lb_value *v,
   return LB_OK;
 }
 
+lb_status lb_planner_set_content(lb_planner *p, const lb_value *v,
+                                 const lb_content *content) {
+  lb_pvalue *copy = lb_arena_memdup(p->state, p->values.states[v->id],
+                                    sizeof *copy, _Alignof(lb_pvalue));
+  lb_content *kept =
+      lb_arena_memdup(p->state, content, sizeof *content, _Alignof(lb_content));
+  if (!copy || !kept) return lb_oom();
+  copy->content = kept;
+  p->values.states[v->id] = copy;
+  return LB_OK;
+}
+
 uint32_t lb_planner_base(const lb_planner *p, lb_storage storage,
                          uint32_t index) {
   const lb_region *r = p->region;

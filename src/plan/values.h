@@ -7,6 +7,7 @@
 #ifndef LB_PLAN_VALUES_H
 #define LB_PLAN_VALUES_H
 
+#include "graph/skip.h"
 #include "plan/memory.h"
 #include "plan/plan.h"
 
@@ -23,6 +24,7 @@ typedef struct lb_pvalue {
                             // known
   uint32_t value;           // its id
   int64_t offset;           // bytes into the buffer
+  const lb_content *content;  // what a guard has found; NULL: nothing
 } lb_pvalue;
 
 typedef struct lb_pbuf {
@@ -64,6 +66,10 @@ lb_status lb_planner_set_view(lb_planner *p, const lb_value *v,
 lb_status lb_planner_set_dense(lb_planner *p, const lb_value *v,
                                const lb_tensor *t, lb_storage storage,
                                uint32_t index);
+
+// Records what a guard has found out about v, which has a state. It is copied.
+lb_status lb_planner_set_content(lb_planner *p, const lb_value *v,
+                                 const lb_content *content);
 
 // -- readers: the memory of a value without readers is freed
 

@@ -1,5 +1,5 @@
-// plan/view.c -- reshape, transpose, slice, split, expand, unfold and gather of
-// one element as arithmetic on strides.
+// plan/view.c -- skipped operators as arithmetic on strides: one function for
+// each rule of graph/skips.def.
 #include "plan/view.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 // Axes are matched in groups with equal products of dims; within a group the
 // axes of `from` must be contiguous with each other.
-bool lb_view_reshape(const lb_tensor *from, lb_tensor *out) {
+bool lb_view_reshape_strides(const lb_tensor *from, lb_tensor *out) {
   if (lb_tensor_is_dense(from) || lb_tensor_count(from) == 0) {
     lb_tensor_dense(out);
     return true;
@@ -46,8 +46,8 @@ bool lb_view_reshape(const lb_tensor *from, lb_tensor *out) {
 
 // The arguments of lb_view_try.
 typedef struct view {
-  const lb_node *node;
-  const lb_vinfo *in;
+  const lb_skip_query *q;
+  const lb_proof *proof;
   uint32_t index;
   const lb_tensor *from;
   lb_tensor *out;
@@ -56,20 +56,61 @@ typedef struct view {
 
 typedef bool view_fn(const view *v);
 
-static bool transpose(const view *v) {
-  const lb_tensor *from = v->from;
-  lb_tensor *out = v->out;
-  uint32_t n;
-  const int64_t *perm = lb_attr_ints(v->node, "perm", &n);
-  for (int i = 0; i < out->rank; i++) {
-    int64_t axis = perm ? perm[i] : out->rank - 1 - i;
-    if (axis < 0) axis += from->rank;
-    out->strides[i] = from->strides[axis];
-  }
+// Without a function for a rule, the table at the end does not link.
+#define LB_SKIP(name, ...) view_fn lb_view_##name;
+#include "graph/skips.def"
+
+static void copy_strides(const view *v) {
+  for (int i = 0; i < v->out->rank; i++)
+    v->out->strides[i] = v->from->strides[i];
+}
+
+static int axis_of(const view *v, int64_t axis) {
+  return (int)(axis < 0 ? axis + v->from->rank : axis);
+}
+
+bool lb_view_never(const view *v) {
+  (void)v;
+  return false;
+}
+
+bool lb_view_reshape(const view *v) {
+  return lb_view_reshape_strides(v->from, v->out);
+}
+
+bool lb_view_identity(const view *v) {
+  copy_strides(v);
   return true;
 }
 
-static bool expand(const view *v) {
+bool lb_view_scatter(const view *v) { return lb_view_identity(v); }
+bool lb_view_resize(const view *v) { return lb_view_identity(v); }
+bool lb_view_concat(const view *v) { return lb_view_identity(v); }
+bool lb_view_tile(const view *v) { return lb_view_identity(v); }
+bool lb_view_cumulative(const view *v) { return lb_view_identity(v); }
+bool lb_view_cast(const view *v) { return lb_view_identity(v); }
+bool lb_view_neutral(const view *v) { return lb_view_identity(v); }
+bool lb_view_where(const view *v) { return lb_view_identity(v); }
+bool lb_view_dropout(const view *v) { return lb_view_identity(v); }
+bool lb_view_pool(const view *v) { return lb_view_identity(v); }
+bool lb_view_global_pool(const view *v) { return lb_view_identity(v); }
+bool lb_view_single(const view *v) { return lb_view_identity(v); }
+
+// Axes of size 1 may be gone.
+bool lb_view_reduce(const view *v) { return lb_view_reshape(v); }
+
+bool lb_view_transpose(const view *v) {
+  const lb_tensor *from = v->from;
+  lb_tensor *out = v->out;
+  uint32_t n;
+  const int64_t *perm = lb_attr_ints(v->q->node, "perm", &n);
+  for (int i = 0; i < out->rank; i++)
+    out->strides[i] =
+        from->strides[axis_of(v, perm ? perm[i] : out->rank - 1 - i)];
+  return true;
+}
+
+bool lb_view_expand(const view *v) {
   const lb_tensor *from = v->from;
   lb_tensor *out = v->out;
   int shift = out->rank - from->rank;
@@ -81,15 +122,14 @@ static bool expand(const view *v) {
 }
 
 // If rows are contiguous with each other, a window of rows is one longer row.
-static bool unfold(const view *v) {
+bool lb_view_unfold(const view *v) {
   const lb_tensor *from = v->from;
-  lb_tensor *out = v->out;
   int rows = from->rank - 2, cols = from->rank - 1;
-  if (lb_attr_int(v->node, "size", 1) > 1 &&
+  if (lb_attr_int(v->q->node, "size", 1) > 1 &&
       from->strides[rows] != from->dims[cols] * from->strides[cols])
     return false;
-  for (int i = 0; i < out->rank; i++) out->strides[i] = from->strides[i];
-  out->strides[rows] *= lb_attr_int(v->node, "step", 1);
+  copy_strides(v);
+  v->out->strides[rows] *= lb_attr_int(v->q->node, "step", 1);
   return true;
 }
 
@@ -116,17 +156,21 @@ static int64_t slice_start(int64_t start, int64_t dim, int64_t step) {
   return start > top ? top : start;
 }
 
-static bool slice(const view *v) {
+// The contents of an optional input; NULL: absent.
+static const lb_tensor *contents(const view *v, uint32_t input) {
+  return input < v->q->node->n_in ? v->q->in[input].data : NULL;
+}
+
+bool lb_view_slice(const view *v) {
   const lb_tensor *from = v->from;
   lb_tensor *out = v->out;
-  const lb_tensor *starts = v->in[1].data;
-  const lb_tensor *axes = v->node->n_in > 3 ? v->in[3].data : NULL;
-  const lb_tensor *steps = v->node->n_in > 4 ? v->in[4].data : NULL;
-  for (int i = 0; i < out->rank; i++) out->strides[i] = from->strides[i];
-  if (lb_tensor_count(out) == 0) return true;
+  const lb_tensor *starts = contents(v, 1);
+  const lb_tensor *axes = contents(v, 3), *steps = contents(v, 4);
+  copy_strides(v);
+  if (v->proof->kind == LB_PROOF_WHOLE || lb_tensor_count(out) == 0)
+    return true;
   for (int64_t k = 0; k < lb_tensor_count(starts); k++) {
-    int64_t axis = axes ? element(axes, k) : k;
-    if (axis < 0) axis += from->rank;
+    int axis = axis_of(v, axes ? element(axes, k) : k);
     int64_t step = steps ? element(steps, k) : 1;
     int64_t dim = from->dims[axis];
     int64_t first = slice_start(element(starts, k), dim, step);
@@ -138,13 +182,12 @@ static bool slice(const view *v) {
 }
 
 // Output i starts where output i - 1 ends.
-static bool split(const view *v) {
-  const lb_node *node = v->node;
+bool lb_view_split(const view *v) {
+  const lb_node *node = v->q->node;
   const lb_tensor *from = v->from;
-  lb_tensor *out = v->out;
-  int64_t axis = lb_attr_int(node, "axis", 0), start = 0;
-  if (axis < 0) axis += from->rank;
-  const lb_tensor *sizes = node->n_in > 1 ? v->in[1].data : NULL;
+  int64_t start = 0;
+  int axis = axis_of(v, lb_attr_int(node, "axis", 0));
+  const lb_tensor *sizes = contents(v, 1);
   if (sizes) {
     for (uint32_t i = 0; i < v->index; i++) start += element(sizes, i);
   } else {
@@ -154,46 +197,43 @@ static bool split(const view *v) {
     start = chunk * (int64_t)v->index;
     if (start > dim) start = dim;
   }
-  for (int i = 0; i < out->rank; i++) out->strides[i] = from->strides[i];
+  copy_strides(v);
   *v->offset = start * from->strides[axis];
   return true;
 }
 
-// Gathers one element along an axis. An index out of range is left to the
-// kernel.
-static bool gather_one(const view *v) {
-  const lb_tensor *from = v->from, *index = v->in[1].data;
-  lb_tensor *out = v->out;
-  if (!index || index->rank > 1 || lb_tensor_count(index) != 1) return false;
-  int64_t axis = lb_attr_int(v->node, "axis", 0), at = element(index, 0);
-  if (axis < 0) axis += from->rank;
-  if (at < 0) at += from->dims[axis];
-  if (at < 0 || at >= from->dims[axis]) return false;
+// The axis of a single index is gone if the index is a scalar.
+bool lb_view_gather(const view *v) {
+  const lb_tensor *from = v->from;
+  bool gone = v->proof->kind == LB_PROOF_INDEX;
   for (int i = 0, o = 0; i < from->rank; i++)
-    if (i != axis)
-      out->strides[o++] = from->strides[i];
-    else if (index->rank == 1)
-      out->strides[o++] = 0;
-  *v->offset = at * from->strides[axis];
+    if (!gone || i != v->proof->axis) v->out->strides[o++] = from->strides[i];
+  *v->offset = v->proof->first * from->strides[v->proof->axis];
   return true;
 }
 
-// Operators that may be views, besides those of LB_TRAIT_IN_ORDER, which are
-// reshapes. All others run as kernels.
-static view_fn *const views[LB_OP_COUNT] = {
-    [LB_OP_Transpose] = transpose, [LB_OP_Expand] = expand,
-    [LB_OP_Unfold] = unfold,       [LB_OP_Slice] = slice,
-    [LB_OP_Split] = split,         [LB_OP_Gather] = gather_one,
-};
-
-bool lb_view_is(lb_op op) {
-  return views[op] || lb_op_has(op, LB_TRAIT_IN_ORDER);
+// Negative pads remove elements.
+bool lb_view_pad(const view *v) {
+  const lb_tensor *pads = contents(v, 1), *axes = contents(v, 3);
+  copy_strides(v);
+  if (v->proof->kind == LB_PROOF_NO_PADDING) return true;
+  int64_t n = lb_tensor_count(pads) / 2;
+  for (int64_t i = 0; i < n; i++) {
+    int axis = axis_of(v, axes ? element(axes, i) : i);
+    *v->offset -= element(pads, i) * v->from->strides[axis];
+  }
+  return true;
 }
 
-bool lb_view_try(const lb_node *node, const lb_vinfo *in, const lb_tensor *from,
-                 uint32_t index, lb_tensor *out, int64_t *offset) {
-  view v = {node, in, index, from, out, offset};
+static view_fn *const views[LB_SKIP_ID_COUNT] = {
+#define LB_SKIP(name, ...) [LB_SKIP_ID_##name] = lb_view_##name,
+#include "graph/skips.def"
+};
+
+bool lb_view_try(const lb_skip_query *q, const lb_proof *proof,
+                 const lb_tensor *from, uint32_t index, lb_tensor *out,
+                 int64_t *offset) {
+  view v = {q, proof, index, from, out, offset};
   *offset = 0;
-  if (lb_op_has(node->op, LB_TRAIT_IN_ORDER)) return lb_view_reshape(from, out);
-  return views[node->op] && views[node->op](&v);
+  return views[lb_op_infos[q->node->op].skip](&v);
 }

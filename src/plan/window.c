@@ -56,7 +56,7 @@ lb_status lb_planner_window(lb_planner *p, uint32_t result, const lb_tensor *t,
 // view of v in it. The views between the two keep the order of elements.
 static lb_status find(lb_planner *p, const lb_value *v, const lb_tensor *t,
                       lb_tensor *whole, lb_tensor *view, bool *found) {
-  uint32_t i = p->tally.output_of[v->id];
+  uint32_t i = lb_planner_result_of(p, v, t);
   *found = false;
   if (!i || p->results.claimed[i - 1] || !p->results.want[i - 1].strides)
     return LB_OK;
@@ -65,7 +65,7 @@ static lb_status find(lb_planner *p, const lb_value *v, const lb_tensor *t,
   if (result != v && !(p->dims.exact && lb_planner_expect(p, result, whole)))
     return LB_OK;
   LB_TRY(lb_planner_window(p, i - 1, whole, whole, found));
-  *found = *found && lb_view_reshape(whole, view);
+  *found = *found && lb_view_reshape_strides(whole, view);
   return LB_OK;
 }
 
@@ -82,7 +82,7 @@ lb_status lb_planner_take_window(lb_planner *p, const lb_value *v,
   bool found;
   LB_TRY(find(p, v, t, &whole, &view, &found));
   assert(found);
-  *result = p->tally.output_of[v->id] - 1;
+  *result = lb_planner_result_of(p, v, t) - 1;
   p->results.claimed[*result] = true;
   return lb_planner_bind(p, *result, &whole);
 }

@@ -7,15 +7,17 @@
 
 #include "base/clock.h"
 #include "device/reference/move.h"
+#include "plan/memory.h"
 #include "session/step_profiler.h"
 #include "session/remote.h"
 #include "session/microbatch.h"
 
 // -- signatures --------------------------------------------------------------
 
-typedef struct plan_key {
-  char *data;  // in the context's keys arena
+typedef struct plan_key {  // in the context's keys arena
+  char *data;
   size_t size;
+  lb_content *contents;  // of the inputs, as guards found them; NULL: no guards
 } plan_key;
 
 static void put(plan_key *k, const void *p, size_t n) {
@@ -57,13 +59,31 @@ static void put_output(plan_key *k, const lb_output *o) {
   if (rank > 0) put_strides(k, rank, o->strides);
 }
 
+// Checks the guards of the inputs; what they find is part of the key.
+static lb_status put_contents(plan_key *k, lb_context *c, const lb_region *r,
+                              const lb_tensor *in) {
+  const lb_program *prog = c->program;
+  k->contents = lb_arena_new(&c->keys, lb_content, r->n_params);
+  if (!k->contents) return lb_oom();
+  for (uint32_t i = 0; i < r->n_params; i++) {
+    if (prog->guards[i].kind == LB_CONTENT_ANY ||
+        lb_program_reads(prog, r->params[i], &in[i]))
+      continue;
+    k->contents[i] = lb_guard_check(&prog->guards[i], &in[i]);
+    put(k, &k->contents[i], sizeof *k->contents);
+  }
+  return LB_OK;
+}
+
 // Program version, region, wanted results with their strides, and the shapes,
-// strides and deciding contents of the inputs.
+// strides, deciding and guarded contents of the inputs.
 static lb_status first_key(lb_context *c, const lb_region *r,
                            const lb_tensor *in, const lb_output *outputs,
                            plan_key *out) {
   const lb_program *prog = c->program;
+  bool guarded = prog->n_guards && r == prog->graph->main;
   size_t size = sizeof prog->version + sizeof r;
+  if (guarded) size += prog->n_guards * sizeof(lb_content);
   for (uint32_t i = 0; i < r->n_results; i++)
     size += 1 + (outputs[i].strides ? sizeof in->strides : 0);
   for (uint32_t i = 0; i < r->n_params; i++) {
@@ -78,7 +98,7 @@ static lb_status first_key(lb_context *c, const lb_region *r,
   for (uint32_t i = 0; i < r->n_results; i++) put_output(out, &outputs[i]);
   for (uint32_t i = 0; i < r->n_params; i++)
     put_input(out, prog, r->params[i], &in[i]);
-  return LB_OK;
+  return guarded ? put_contents(out, c, r, in) : LB_OK;
 }
 
 // The plan of the stage before, whose serial is unique in the session, and its
@@ -115,6 +135,7 @@ typedef struct frame {  // a region in progress
   const lb_step *step;  // the current one
   // The last launch without a kernel, and the step after its cover.
   const lb_step *covered_launch, *cover_end;
+  uint32_t n_wiped;  // of the plan's wipes
 } frame;
 
 // Is the operand in the device's own memory?
@@ -142,6 +163,13 @@ static lb_tensor locate(const frame *f, const lb_step_operand *o) {
   return t;
 }
 
+#define POISON 0xff  // the bytes of a NaN of every float type, and of -1
+
+// Overwrites memory that is about to be written, if memory is checked.
+static void poison(const lb_session *s, void *data, size_t bytes) {
+  if (s->options.checks & LB_CHECK_POISON) memset(data, POISON, bytes);
+}
+
 static lb_status grow(lb_reference_call *call, int i, int rank,
                       const int64_t *dims) {
   const frame *f = call->user;
@@ -153,6 +181,7 @@ static lb_status grow(lb_reference_call *call, int i, int rank,
   uint32_t buffer = f->step->out[i].index;
   LB_TRY(lb_context_resize_buffer(f->c, buffer, &t, 0));
   call->out[i] = f->c->buffers[buffer].tensor;
+  poison(f->s, call->out[i].data, lb_tensor_bytes(&t));
   return LB_OK;
 }
 
@@ -168,6 +197,19 @@ static lb_status run_call(frame *f, lb_tensor *in, lb_tensor *out) {
       .user = f,
   };
   return lb_reference_run(&call);
+}
+
+// Overwrites what holds no live value before a step. Values that begin in a
+// cover that was skipped are left alone: its launch may have written them.
+static void wipe(frame *f, const lb_plan *plan, const lb_step *step) {
+  uint32_t at = (uint32_t)(step - plan->steps);
+  char *arena = lb_context_base(f->c);
+  for (; f->n_wiped < plan->n_wipes; f->n_wiped++) {
+    const lb_wipe *w = &plan->wipes[f->n_wiped];
+    if (w->step > at) return;
+    if (!f->remote && (w->ended || w->step == at))
+      memset(arena + w->offset, POISON, w->size);
+  }
 }
 
 // A key/value cache whose window is an input, and a longer window an output:
@@ -269,6 +311,7 @@ lb_status lb_run_reserve_output(const lb_session *s, lb_context *c,
         bytes, o->cap);
   o->tensor = *t;
   o->tensor.data = o->data;
+  if (o->owned) poison(s, o->data, bytes);
   return LB_OK;
 }
 
@@ -400,6 +443,7 @@ static lb_status run_one(frame *f, const lb_plan *plan, const lb_step *step,
   *covered = false;
   if (limits && lb_run_limits_exceeded(limits))
     return limits_error(f, plan, step);
+  if (plan->wipes) wipe(f, plan, step);
   if (step->kind != LB_STEP_LAUNCH) return run_step(f, step);
   bool ran;
   LB_TRY(try_launch(f, step, without, &ran));
@@ -436,6 +480,7 @@ static lb_status run_profiled(frame *f, lb_plan *plan) {
 static lb_status run_steps(frame *f, lb_plan *plan) {
   lb_slots *slots = f->s->options.slots;
   f->covered_launch = NULL;  // it belongs to another plan
+  f->n_wiped = 0;
   LB_TRY(bind_stage(f, plan));
   if (plan->n_steps == 0) return LB_OK;  // all results are constant
   if (slots)
@@ -528,15 +573,15 @@ static void emit_plan(const lb_session *s, const lb_region *r,
 }
 
 static lb_status build_plan(lb_context *c, const lb_region *r,
-                            const lb_tensor *in, const lb_output *outputs,
-                            lb_plan **out) {
+                            const lb_tensor *in, const lb_content *contents,
+                            const lb_output *outputs, lb_plan **out) {
   lb_want *want = lb_arena_new(&c->keys, lb_want, r->n_results);
   if (!want) return lb_oom();
   for (uint32_t i = 0; i < r->n_results; i++)
     want[i] = (lb_want){.wanted = outputs[i].wanted,
                         .rank = outputs[i].rank,
                         .strides = outputs[i].strides};
-  return lb_plan_first(c->program, r, in, want, &c->workspace, out);
+  return lb_plan_first(c->program, r, in, contents, want, &c->workspace, out);
 }
 
 lb_status lb_run_plan(lb_session *s, lb_context *c, const lb_region *r,
@@ -553,7 +598,7 @@ lb_status lb_run_plan(lb_session *s, lb_context *c, const lb_region *r,
   *out = lb_plans_get(&s->plans, k.data, k.size);
   if (!*out) {
     int64_t start = lb_event_start(s->options.events);
-    LB_TRY(build_plan(c, r, in, outputs, out));
+    LB_TRY(build_plan(c, r, in, k.contents, outputs, out));
     LB_TRY(lb_plans_put(&s->plans, k.data, k.size, out));
     if (r == s->graph->main) lb_microbatch_learn(s, in, *out);
     if (start) emit_plan(s, r, in, *out, start);

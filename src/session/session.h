@@ -37,7 +37,9 @@ typedef struct lb_session_options {
   size_t l2_bytes;
   lb_events *events;   // receives events; borrowed, may be NULL
   bool deterministic;  // see plan/program.h
+  bool no_skip;        // likewise
   bool reusable;       // likewise
+  unsigned checks;     // bits of lb_memory_check
   // Gets samples of pending slots; borrowed, outlives the session. NULL: no
   // kernels are compiled.
   lb_service *service;

@@ -57,6 +57,8 @@ lb_status lb_session_build(lb_session *s, const lb_partition_options *o,
                             .partition = *o,
                             .deterministic = so->deterministic,
                             .reusable = so->reusable,
+                            .checks = so->checks,
+                            .no_skip = so->no_skip,
                             .user = user_of(so),
                             .usage = &s->versions.usage};
   *out = NULL;

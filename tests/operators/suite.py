@@ -15,6 +15,7 @@ from compare import REJECTED
 from graph_check import check_graph
 from kernels import check_fused
 from registry import GENERATORS  # noqa: F401
+from skips import check_skips
 
 NO_KERNEL = "ONNX Runtime has no kernel for any draw"
 NO_RESULT = (NO_KERNEL, REJECTED)  # cases that test nothing
@@ -25,5 +26,6 @@ warnings.simplefilter("ignore", RuntimeWarning)  # values overflow intentionally
 def check(op, seed):
     """(case, how the engines disagree about it, or REJECTED); (None, None)
     where ONNX Runtime does not support the operator."""
-    others = {"graph": check_graph, "fused": check_fused}
+    others = {"graph": check_graph, "fused": check_fused,
+              "skip": check_skips}
     return others[op](seed) if op in others else registry.check(op, seed)

@@ -133,7 +133,8 @@ static void check_nodes(checker *c, const lb_region *r) {
   static const int kinds[] = {[LB_NODE_LOOP] = LB_STEP_LOOP,
                               [LB_NODE_LAUNCHED] = LB_STEP_LAUNCH,
                               [LB_NODE_FUSED] = LB_STEP_LAUNCH,
-                              [LB_NODE_CALLED] = LB_STEP_CALL};
+                              [LB_NODE_CALLED] = LB_STEP_CALL,
+                              [LB_NODE_COPIED] = LB_STEP_COPY};
   for (uint32_t i = 0; i < r->n_nodes; i++) {
     const lb_node *n = r->nodes[i];
     const lb_disposition *d = lb_plan_node(c->plan, n);

@@ -61,7 +61,7 @@ SESSION_OPTIONS = {
 LIMBER_OPTIONS = {
     "prefer_reusable_kernels": None, "memory_limit": 0, "loop_limit": 0,
     "event": None, "load_warmup": True, "compile": None, "compile_ops": None,
-    "copy_weights": False, "directory": None, "reference": False,
+    "copy_weights": False, "directory": None, "reference": False, "skip": None,
 }
 
 RUN_OPTIONS = {
@@ -155,7 +155,7 @@ class Options:
 class SessionOptions(Options):
     """Options of an InferenceSession. Besides ONNX Runtime's it has
     prefer_reusable_kernels, memory_limit, loop_limit, event, load_warmup,
-    compile, compile_ops, copy_weights, directory and reference, as in
+    compile, compile_ops, copy_weights, directory, reference and skip, as in
     limber.load.
 
         >>> options = SessionOptions()
@@ -194,6 +194,7 @@ class SessionOptions(Options):
     copy_weights: bool
     directory: str | None
     reference: bool
+    skip: str | None
     _dims_by_name: dict[str, int]
     _dims_by_denotation: dict[str, int]
     _initializers: dict[str, Any]

@@ -11,8 +11,8 @@ import numpy as np
 
 from limber import _limber
 from limber._errors import InvalidArgument
-from limber._model import (TYPES, Stats, preference, source_of, value_infos,
-                           warm)
+from limber._model import (TYPES, Stats, preference, skip_option, source_of,
+                           value_infos, warm)
 from limber.compat import _errors, _wire
 from limber.compat._devices import (CPU, PROVIDERS, OrtEpAssignedNode,
                                     OrtEpAssignedSubgraph, OrtEpDevice,
@@ -86,6 +86,7 @@ def keywords_of(options: SessionOptions) -> dict[str, Any]:
         "compile_ops": options.compile_ops,
         "copy_weights": bool(options.copy_weights),
         "reference": bool(options.reference),
+        "skip": skip_option(options.skip),
         "errors": (_errors.MODEL, _errors.RUN),
     }
 
