@@ -169,12 +169,14 @@ static lb_status find_buffer(lb_planner *p, const lb_value *joined,
   return create ? add_buffer(p, joined, out) : LB_OK;
 }
 
-// The location of v in the caller's strided memory.
+// The location of v in the caller's strided memory. The tensor is set only if
+// it is found, because most values are elsewhere.
 static lb_status find_window(lb_planner *p, const lb_value *v,
                              const lb_tensor *t, bool create, location *out,
                              bool *found) {
   uint32_t result;
-  *out = (location){.buffer = LB_NO_BUFFER};
+  out->buffer = LB_NO_BUFFER;
+  out->offset = 0;
   LB_TRY(lb_planner_find_window(p, v, t, &out->tensor, found));
   if (!*found || !create) return LB_OK;
   LB_TRY(lb_planner_take_window(p, v, t, &result));
