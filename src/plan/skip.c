@@ -163,7 +163,8 @@ lb_status lb_planner_skip(lb_planner *p, const lb_node *n,
   lb_proof proof;
   *done = false;
   if (!is_candidate(n)) return LB_OK;
-  LB_TRY(query_of(p, n, in, out, &q));
+  q = (lb_skip_query){.node = n};  // what is proved at load reads no operands
+  if (!n->in_order) LB_TRY(query_of(p, n, in, out, &q));
   lb_skip how = ask(p, &q, &proof);
   if (how < LB_SKIP_VIEW) return LB_OK;
   const lb_pvalue *from = in[proof.input];

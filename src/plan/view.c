@@ -164,11 +164,11 @@ static const lb_tensor *contents(const view *v, uint32_t input) {
 bool lb_view_slice(const view *v) {
   const lb_tensor *from = v->from;
   lb_tensor *out = v->out;
-  const lb_tensor *starts = contents(v, 1);
-  const lb_tensor *axes = contents(v, 3), *steps = contents(v, 4);
   copy_strides(v);
   if (v->proof->kind == LB_PROOF_WHOLE || lb_tensor_count(out) == 0)
     return true;
+  const lb_tensor *starts = contents(v, 1);
+  const lb_tensor *axes = contents(v, 3), *steps = contents(v, 4);
   for (int64_t k = 0; k < lb_tensor_count(starts); k++) {
     int axis = axis_of(v, axes ? element(axes, k) : k);
     int64_t step = steps ? element(steps, k) : 1;
@@ -186,6 +186,8 @@ bool lb_view_split(const view *v) {
   const lb_node *node = v->q->node;
   const lb_tensor *from = v->from;
   int64_t start = 0;
+  copy_strides(v);
+  if (v->proof->kind == LB_PROOF_WHOLE) return true;
   int axis = axis_of(v, lb_attr_int(node, "axis", 0));
   const lb_tensor *sizes = contents(v, 1);
   if (sizes) {
@@ -197,7 +199,6 @@ bool lb_view_split(const view *v) {
     start = chunk * (int64_t)v->index;
     if (start > dim) start = dim;
   }
-  copy_strides(v);
   *v->offset = start * from->strides[axis];
   return true;
 }
@@ -214,9 +215,9 @@ bool lb_view_gather(const view *v) {
 
 // Negative pads remove elements.
 bool lb_view_pad(const view *v) {
-  const lb_tensor *pads = contents(v, 1), *axes = contents(v, 3);
   copy_strides(v);
   if (v->proof->kind == LB_PROOF_NO_PADDING) return true;
+  const lb_tensor *pads = contents(v, 1), *axes = contents(v, 3);
   int64_t n = lb_tensor_count(pads) / 2;
   for (int64_t i = 0; i < n; i++) {
     int axis = axis_of(v, axes ? element(axes, i) : i);

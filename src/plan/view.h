@@ -9,7 +9,8 @@
 // with `proof`. `from` has the strides of the input that the proof names; `out`
 // has dtype and dims, and gets strides. *offset is in elements from the start
 // of that input. Returns false if it is not expressible with strides (a reshape
-// of a strided view).
+// of a strided view). For a node marked `in_order`, q->in and q->out may be
+// NULL.
 bool lb_view_try(const lb_skip_query *q, const lb_proof *proof,
                  const lb_tensor *from, uint32_t index, lb_tensor *out,
                  int64_t *offset);
