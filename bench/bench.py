@@ -14,6 +14,7 @@ sys.path.insert(0, str(ROOT / "tests" / "models"))
 
 import cache
 import callers
+import decoder
 import rampup
 import disk
 import trials
@@ -45,6 +46,8 @@ SUITES = {
     "primitives": (primitives.Primitives,
                    "1,000 shapes of a primitive: reusable kernels or not"),
     "cache": (cache.Cache, "cost of a hit, an eviction and a run, by entries"),
+    "decoder": (decoder.Decoder, "one token at a time, past keys and values in "
+                "shared buffers, against ONNX Runtime with IO binding"),
     "disk": (disk.Disk, "kernels from a warm store, in fresh processes"),
     "trials": (trials.Trials, "kernel trials: kept, demoted, and planted ones"),
     "priority": (priority.Priority, "compile queue by priority, against FIFO"),
@@ -73,6 +76,7 @@ class Settings:
     window_seconds: float = 1.5
     first_run_shapes: int = 60
     processes: int = 5
+    chunk_step: int = 1    # of the chunks of a decoder, every n-th is measured
 
 
 @dataclass
@@ -138,7 +142,7 @@ def settings_of(options):
         settings.callers = (1, 4)
         settings.alternations = 5
         settings.shapes, settings.first_run_shapes = 100, 8
-        settings.processes = 3
+        settings.processes, settings.chunk_step = 3, 4
     for name in ("rounds", "seeds", "random", "fixed", "shapes",
                  "alternations"):
         if getattr(options, name) is not None:
@@ -167,7 +171,7 @@ def group_of(name):
 
 
 def models_of(text):
-    if text in ("heldout", "int8"):
+    if text in ("heldout", "int8", "decoder"):
         return group_of(text)
     known = shapes.load()
     names = list(known) if text == "all" else text.split(",")
@@ -179,11 +183,11 @@ def models_of(text):
 
 
 def default_models(suite):
-    return "all" if suite == "skip" else "minilm,magika"
+    return {"skip": "all", "decoder": "decoder"}.get(suite, "minilm,magika")
 
 
 def context_of(options):
-    chosen = ["onnxruntime"] if options.suite == "pack" else \
+    chosen = ["onnxruntime"] if options.suite in ("pack", "decoder") else \
         [] if options.suite in ("trials", "priority", "skip") else PEERS
     if options.peers is not None:
         chosen = [p for p in options.peers.split(",") if p]

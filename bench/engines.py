@@ -8,6 +8,10 @@ each engine is loaded in its own process, by its class.
 """
 
 import os
+from pathlib import Path
+
+import c_api
+import decode
 
 
 class Limber:
@@ -27,6 +31,12 @@ class Limber:
         if event:
             options.event = event
         return LimberSession(self.module.InferenceSession(path, options))
+
+    def open_decoder(self, path, threads):
+        """A function of the capacity that returns a decoder; see decode.py."""
+        build = Path(self.module.__file__).parents[3]  # see package.py
+        session = c_api.Library(build / "liblimber.so").open(path, threads)
+        return lambda capacity: decode.LimberDecoder(session, capacity)
 
 
 class LimberSession:
@@ -69,6 +79,10 @@ class OnnxRuntime:
         options.log_severity_level = 3
         return OnnxRuntimeSession(self.module.InferenceSession(
             path, options, ["CPUExecutionProvider"]))
+
+    def open_decoder(self, path, threads):
+        session = self.open(path, threads).session
+        return lambda capacity: decode.OnnxRuntimeDecoder(session, capacity)
 
 
 class OnnxRuntimeSession:

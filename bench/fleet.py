@@ -142,7 +142,7 @@ class Fleet:
     """One worker per engine, all with the same model. Engines that fail are
     removed; `failed` has the reasons."""
 
-    def __init__(self, engines, model, threads, environments):
+    def __init__(self, engines, model, threads, environments, do="open"):
         self.failed = {}
         self.opened = {}  # engine -> response to open
         self.workers = {}
@@ -150,7 +150,7 @@ class Fleet:
         for engine in engines:
             self.workers[engine] = Worker(engine, model, threads,
                                           environments[engine])
-            response = self.ask(engine, "open")
+            response = self.ask(engine, do)
             if response:
                 self.opened[engine] = response
 

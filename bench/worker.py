@@ -18,6 +18,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests/models"))
 
+import decode
 import engines
 import shapes
 
@@ -258,6 +259,40 @@ class Worker:
             first.append(times[0])
             steady.append(float(np.median(times[1:])))
         return {"first": first, "steady": steady}
+
+    def do_open_decoder(self):
+        engine = engines.ENGINES[self.name]()
+        self.new_decoder = engine.open_decoder(self.model.path, self.threads)
+        return {"version": engine.version()}
+
+    def do_new_decoder(self, capacity):
+        self.decoder = self.new_decoder(capacity)
+        self.decoder.length = 0
+        return {}
+
+    def do_decode(self, first, count, save=None):
+        """The times of `count` tokens from position `first` on, after one that
+        is not timed; `save`: a file for the last logits, keys and values. The
+        keys and values before `first` are random unless it was decoded."""
+        d = self.decoder
+        if d.length != first:
+            d.start(decode.random_past(first, seed=1))
+        times = []
+        for position in range(first, first + count):
+            logits = d.step(decode.token_at(position))
+            times.append(d.seconds)
+        if save:
+            np.savez(save, logits, *d.present())
+        return {"times": times[1:]}
+
+    def do_settle_decoder(self, seconds):
+        self.decoder.session.settle(seconds)
+        return {}
+
+    def do_past_copied(self, position):
+        d = self.decoder
+        d.start(decode.random_past(position, seed=1))
+        return {"bytes": d.past_copied(decode.token_at(position))}
 
     def do_save(self, path):
         np.savez(path, *self.run(self.feeds))

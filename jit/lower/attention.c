@@ -30,6 +30,8 @@ enum {
   MAX_VECTORS = 4,
   MAX_K = 256,
   MAX_LANES = 16,
+  LINE = 64,        // bytes of a cache line
+  ROWS_AHEAD = 16,  // prefetch distance in v
 };
 
 typedef struct lower_attention {
@@ -111,6 +113,24 @@ static void load_keys(const lower_attention *a, lb_kval first, lb_kval k,
   }
 }
 
+// Prefetches `lanes` rows of k or v, from key `at` on. Tiles of one row read
+// keys and values once, from memory: in the order of addresses, which that of
+// transpose_keys is not, hardware prefetches too.
+static void prefetch_rows(const lower_attention *a, uint32_t input, lb_kval at,
+                          int cols) {
+  lb_lowering *e = a->e;
+  lb_kbuilder *b = &e->b;
+  if (a->rows > 1) return;
+  int64_t line = LINE / (int64_t)lb_dtype_size(e->spec->in[input].dtype);
+  lb_kval zero = lb_k_i64(b, 0), one = lb_k_i64(b, 1);
+  lb_kval i = lb_k_loop(b, zero, lb_k_i64(b, e->lanes), one);
+  lb_kval row = lb_k_mul(b, lb_k_add(b, at, i), e->in_stride[input].row);
+  lb_kval col = lb_k_loop(b, zero, e->dims[cols], lb_k_i64(b, line));
+  lb_k_prefetch(b, lb_k_ptr(b, e->in[input], lb_k_add(b, row, col), 0), 0);
+  lb_k_end(b);
+  lb_k_end(b);
+}
+
 static void transpose_keys(const lower_attention *a) {
   lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
@@ -118,6 +138,8 @@ static void transpose_keys(const lower_attention *a) {
   lb_kval first = lb_k_loop(b, zero, a->keys, step);
   lb_kval in_panel = lb_k_rem(b, first, lb_k_i64(b, LB_PANEL_COLS));
   lb_kval panel = lb_lower_mul(e, lb_k_sub(b, first, in_panel), a->k_capacity);
+  lb_kval next = lb_k_add(b, a->key, lb_lower_add(e, first, e->lanes));
+  prefetch_rows(a, 1, next, LB_DIM_K);
   lb_kval k = lb_k_loop(b, zero, e->dims[LB_DIM_K], step);
   lb_kval at = lb_k_add(b, lb_k_add(b, panel, in_panel),
                         lb_lower_mul(e, k, LB_PANEL_COLS));
@@ -219,7 +241,7 @@ static void sum_tile(const lower_attention *a, lb_kval col, uint32_t vectors) {
   store_sums(a, &s, a->scores, col, KEYS);
 }
 
-// Tiles of the full width; the remainder is one panel.
+// Tiles of the full width; the remainder is computed by panels.
 static void sum_tiles(const lower_attention *a) {
   lb_lowering *e = a->e;
   lb_kbuilder *b = &e->b;
@@ -230,8 +252,8 @@ static void sum_tiles(const lower_attention *a) {
   sum_tile(a, lb_k_loop(b, zero, end, lb_k_i64(b, width)), a->vectors);
   lb_k_end(b);
   if (width != LB_PANEL_COLS) {
-    lb_k_if(b, lb_k_lt(b, end, a->keys));
-    sum_tile(a, end, LB_PANEL_COLS / e->lanes);
+    lb_kval step = lb_k_i64(b, LB_PANEL_COLS);
+    sum_tile(a, lb_k_loop(b, end, a->keys, step), LB_PANEL_COLS / e->lanes);
     lb_k_end(b);
   }
   lb_k_else(b);
@@ -517,10 +539,14 @@ static void sum_totals(const lower_attention *a, const columns *c) {
       lb_k_reg(b, lb_k_ptr(b, e->in[2], lb_k_add(b, first, c->col), 0));
   lb_kval l = lb_k_loop(b, lb_k_i64(b, 0), a->keys, lb_k_i64(b, 1));
   lb_kval from = lb_k_get(b, row), zero = lb_k_i64(b, 0);
+  lb_kval ahead = lb_lower_mul(e, e->in_stride[2].row, ROWS_AHEAD);
   for (uint32_t v = 0; v < s.vectors; v++) {
     lb_kval p = lb_k_ptr(b, from, zero, v * e->lanes * size);
     lb_kval x = lb_k_load_masked(b, p, e->lanes, 0, c->mask[v], LB_K_NONE);
     y[v] = widen(a, x);
+    bool in_new_line = v * e->lanes * size % LINE == 0;
+    if (a->rows == 1 && in_new_line)
+      lb_k_prefetch(b, lb_k_ptr(b, p, ahead, 0), 0);
   }
   lb_k_set(b, row, lb_k_ptr(b, from, e->in_stride[2].row, 0));
   add_products(a, &s, a->scores, KEYS, l, y);
@@ -571,6 +597,7 @@ static void emit_block(lower_attention *a) {
   lb_kbuilder *b = &e->b;
   lb_kval left = lb_k_sub(b, e->dims[LB_DIM_KEYS], a->key);
   a->keys = lb_k_min(b, left, lb_k_i64(b, KEYS));
+  prefetch_rows(a, 2, a->key, LB_DIM_COLS);
   transpose_keys(a);
   a->row = lb_k_loop(b, lb_k_i64(b, 0), a->band_rows, lb_k_i64(b, a->rows));
   copy_queries(a);
@@ -589,7 +616,7 @@ static bool choose_tile(lower_attention *a) {
   k = lb_facts_get(e->facts, LB_ASSUME_AT_MOST, LB_DIM_K, k);
   rows = lb_facts_get(e->facts, LB_CHOOSE_TILE, LB_DIM_ROWS, rows);
   a->rows = (uint32_t)rows;
-  a->vectors = e->lanes == 4 ? 4 : 2;
+  a->vectors = e->lanes == 4 || rows == 1 ? 4 : 2;
   a->k_capacity = (k / LB_PANEL_COLS + 1) * LB_PANEL_COLS;
   if (k && k % LB_PANEL_COLS == 0) a->k_capacity = k;
   if (k <= MAX_K && rows <= MAX_ROWS) return true;

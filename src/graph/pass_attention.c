@@ -145,18 +145,27 @@ static bool is_scores(const lb_rewrite *rw, lb_value *s, graph_attention *a) {
   return is_ranked(a->q);
 }
 
-// Whether the mask broadcasts to the scores without enlarging them. Its last
-// dim must be the number of keys, because Attention pads a shorter mask.
-static bool fits(const mask *m, const lb_value *scores,
-                 const graph_attention *a) {
+// Whether d <= e for all sizes.
+static bool is_at_most(const lb_rewrite *rw, lb_dim d, lb_dim e) {
+  lb_dim least;
+  lb_status st = lb_dim_min(rw->graph->syms, d, e, &least);
+  bool ok = !lb_failed(st) && lb_dim_equal(least, d);
+  lb_status_drop(st);
+  return ok;
+}
+
+// Whether the mask broadcasts to the scores without enlarging them, its last
+// dim aside. A causal mask that is cut out of a constant has at most as many
+// rows as there are queries: fewer only if the constant is too small, which is
+// an error.
+static bool fits(const lb_rewrite *rw, const mask *m, const lb_value *scores) {
   int rank = m->v->info.rank;
   lb_dtype dtype = m->low < 0 ? LB_BOOL : scores->info.dtype;
   if (rank < 2 || rank > m->rank || m->v->info.dtype != dtype) return false;
   const lb_dim *d = m->v->info.dims;
-  if (!lb_dim_equal(d[rank - 1], a->keys)) return false;
   for (int i = 0; i < rank - 1; i++)
     if (!lb_dim_is(d[i], 1) &&
-        !lb_dim_equal(d[i], scores->info.dims[m->rank - rank + i]))
+        !is_at_most(rw, d[i], scores->info.dims[m->rank - rank + i]))
       return false;
   return true;
 }
@@ -180,7 +189,7 @@ static bool is_masked_by(const lb_rewrite *rw, lb_value *scores, mask m,
   m.rank = scores->info.rank;
   if (a->n_masks == MAX_MASKS || !is_ranked(scores)) return false;
   a->masks[a->n_masks++] = m;
-  if (is_masked_scores(rw, scores, a) && fits(&m, scores, a)) return true;
+  if (is_masked_scores(rw, scores, a) && fits(rw, &m, scores)) return true;
   *a = before;
   return false;
 }
@@ -198,6 +207,40 @@ static bool is_masked_scores(const lb_rewrite *rw, lb_value *s,
     if (is_masked_by(rw, add->in[i], (mask){.v = add->in[1 - i]}, a))
       return true;
   return false;
+}
+
+static lb_dim last_dim(const mask *m) {
+  return m->v->info.dims[m->v->info.rank - 1];
+}
+
+// Whether d is `keys` wherever the two broadcast, so that d = 1 is not
+// repeated: d <= keys, and d is 1 only where `keys` is. True for min(keys,
+// 1024).
+static bool covers_keys(const lb_rewrite *rw, lb_dim d, lb_dim keys) {
+  lb_dim d2, keys2, two = lb_dim_const(2);
+  lb_symtab *t = rw->graph->syms;
+  lb_status st = lb_dim_min(t, d, two, &d2);
+  if (!lb_failed(st)) st = lb_dim_min(t, keys, two, &keys2);
+  bool ok = !lb_failed(st) && lb_dim_equal(d2, keys2);
+  lb_status_drop(st);
+  return ok && is_at_most(rw, d, keys);
+}
+
+// Attention pads a mask that is shorter than the keys, so the last dim of a
+// single mask must be the number of keys. Several masks are merged by nodes
+// that check their dims, so it is enough that the merged mask is not shorter. A
+// last dim that is greater than the number of keys does not fit the values.
+static bool have_all_keys(const lb_rewrite *rw, const lb_node *n,
+                          const graph_attention *a) {
+  bool all = true, any = false;
+  for (int i = 0; i < a->n_masks; i++) {
+    lb_dim d = last_dim(&a->masks[i]);
+    all = all && lb_dim_equal(d, a->keys);
+    any = any || covers_keys(rw, d, a->keys);
+  }
+  const lb_vinfo *v = &n->in[1]->info;
+  return all ||
+         (any && a->n_masks > 1 && lb_dim_equal(v->dims[v->rank - 2], a->keys));
 }
 
 // A finite number in place of -inf must be float32. If several masks are
@@ -245,7 +288,8 @@ static bool match(const lb_rewrite *rw, const lb_node *n, graph_attention *a) {
   a->v = unmerged(n->in[1], &a->heads);
   return softmax && over_last_axis(softmax) &&
          is_masked_scores(rw, softmax->in[0], a) && can_merge_masks(a) &&
-         a->scale > 0 && isfinite(a->scale) && !is_large(a->q);
+         have_all_keys(rw, n, a) && a->scale > 0 && isfinite(a->scale) &&
+         !is_large(a->q);
 }
 
 // -- replacement -------------------------------------------------------------

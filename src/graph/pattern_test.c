@@ -284,6 +284,19 @@ static void near_misses_of_layer_norm_are_unchanged(void **state) {
 
 // -- attention ---------------------------------------------------------------
 
+// Whether the optimised source has this part in its dump.
+static bool optimized_has(const char *source, const char *part) {
+  lb_strbuf s = {0};
+  lb_graph *g = graph_of(source);
+  must(lb_graph_optimize(g, NULL));
+  lb_graph_dump(g, &s);
+  must(lb_strbuf_status(&s));
+  bool found = strstr(lb_strbuf_str(&s), part) != NULL;
+  lb_strbuf_fini(&s);
+  lb_graph_free(g);
+  return found;
+}
+
 #define QKV                  \
   "in q float32[b,2,s,16]\n" \
   "in k float32[b,2,t,16]\n" \
@@ -443,6 +456,52 @@ static void attention_with_two_masks_is_found(void **state) {
           "y.Where: float32[b,1,s,t] = Where(m, o, -3.40282347e+38)\n"
           "y: float32[b,2,s,16] = Attention(q, k, v, y.Where) {scale=1}\n"
           "out y\n");
+}
+
+// The causal mask is cut out of a constant, so it has min(t,64) columns;
+// nothing is known about the columns of the other mask.
+static void attention_with_a_cut_causal_mask_is_found(void **state) {
+  (void)state;
+#define CUT                              \
+  "in q float32[b,2,s,16]\n"             \
+  "in past float32[b,2,r,16]\n"          \
+  "in new float32[b,2,s,16]\n"           \
+  "in o float32[b,1,1,u]\n"              \
+  "const c bool[1,1,64,64] 1\n"          \
+  "k = Concat(past, new) {axis=2}\n"     \
+  "nr = Shape(past) {start=2, end=3}\n"  \
+  "nk = Shape(k) {start=2, end=3}\n"     \
+  "rows = Slice(c, nr, nk, [2])\n"       \
+  "m = Slice(rows, [0], nk, [3])\n"      \
+  "kt = Transpose(k) {perm=[0,1,3,2]}\n" \
+  "a = MatMul(q, kt)\n"                  \
+  "masked = Where(m, a, -3.4028235e38)\n"
+  assert_true(optimized_has(
+      CUT
+      "d = Add(masked, o)\n"
+      "p = Softmax(d)\n"
+      "y = MatMul(p, k)\n"
+      "out y\n",
+      "y: float32[b,2,s,16] = Attention(q, k, k, y.Add) {scale=1}\n"));
+  assert_false(optimized_has(  // Attention would pad a mask that is too short
+      CUT
+      "p = Softmax(masked)\n"
+      "y = MatMul(p, k)\n"
+      "out y\n",
+      "Attention"));
+  assert_false(optimized_has(  // the masks may repeat a single key
+      QKV
+      "in w float32[b,2,u,16]\n"
+      "in m bool[1,1,1,u]\n"
+      "in o float32[b,1,1,u]\n"
+      "kt = Transpose(k) {perm=[0,1,3,2]}\n"
+      "a = MatMul(q, kt)\n"
+      "c = Where(m, a, -3.4028235e38)\n"
+      "d = Add(c, o)\n"
+      "p = Softmax(d)\n"
+      "y = MatMul(p, w)\n"
+      "out y\n",
+      "Attention"));
 }
 
 static void attention_with_nan_replaced_is_found(void **state) {
@@ -720,6 +779,7 @@ int main(void) {
       cmocka_unit_test(attention_with_mask_and_split_scale_is_found),
       cmocka_unit_test(attention_with_a_bool_mask_is_found),
       cmocka_unit_test(attention_with_two_masks_is_found),
+      cmocka_unit_test(attention_with_a_cut_causal_mask_is_found),
       cmocka_unit_test(attention_with_nan_replaced_is_found),
       cmocka_unit_test(attention_over_three_axes_is_found),
       cmocka_unit_test(merged_heads_are_split),

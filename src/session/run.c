@@ -378,6 +378,11 @@ static lb_status emit_step(const frame *f, const lb_plan *plan,
                : LB_NO_STEP;
   if (f->covered_launch && step > f->covered_launch && step < f->cover_end)
     e.reason = why_pending(f->covered_launch);
+  const lb_tensor *operands = f->c->operands;  // of this step
+  if (step->kind == LB_STEP_COPY && is_in_place(&operands[0], &operands[1])) {
+    e.reason = LB_REASON_IN_PLACE;
+    e.bytes = 0;
+  }
   return w->step(w->user, &e);
 }
 

@@ -1,5 +1,5 @@
 """Reads bench/shapes.def, the inputs and shapes of the public models, or the
-same from bench/heldout.def and bench/int8.def.
+same from bench/heldout.def, bench/int8.def and bench/decoder.def.
 
     model = shapes.load()["minilm"]
     for dims in model.draws(10, seed=1):    # {"batch": 1, "seq": 17}, ...
@@ -159,4 +159,5 @@ def load(group=""):
 
 def find(name):
     """A model of any file."""
-    return (load() | load("heldout") | load("int8"))[name]
+    groups = ("", "heldout", "int8", "decoder")
+    return {n: m for g in groups for n, m in load(g).items()}[name]

@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests" / "models")]
 
+import decoder
 import rampup
 import fleet
 import plot
@@ -40,6 +41,16 @@ def test_noise_of_a_round_that_all_engines_share_does_not_widen_a_ratio():
     noise = np.random.default_rng(7).lognormal(0, 0.3, 9)
     low, high = stats.Ratio([2 * noise], noise).interval
     assert low == pytest.approx(2) and high == pytest.approx(2)
+
+
+def test_left_out_chunks_do_not_change_the_weight_of_a_range():
+    def mean(step):
+        chunks = [first for span in decoder.RANGES
+                  for first in decoder.chunks_of(*span, step)]
+        times = np.array([[first >= 512 for first in chunks]], float)
+        return decoder.mean_over(chunks, (64, 1024), times)
+    assert mean(1) == pytest.approx(512 / 960)
+    assert mean(4) == pytest.approx(512 / 960)
 
 
 @pytest.fixture
