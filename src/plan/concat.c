@@ -50,6 +50,7 @@ static void set_dests(lb_planner *p, const lb_node *node) {
     lb_concat_dest *h = &p->tally.concat_dests[node->in[i]->id];
     h->node = node;
     h->at = i;
+    h->axis = (uint8_t)axis;
   }
 }
 
@@ -63,8 +64,10 @@ static void inherit_dest(lb_planner *p, const lb_node *split) {
   for (uint32_t i = 0; i < split->n_out; i++)
     if (h->at + i >= h->node->n_in || h->node->in[h->at + i] != split->out[i])
       return;
-  p->tally.concat_dests[x->id].node = h->node;
-  p->tally.concat_dests[x->id].at = h->at;
+  lb_concat_dest *to = &p->tally.concat_dests[x->id];
+  to->node = h->node;
+  to->at = h->at;
+  to->axis = h->axis;
 }
 
 void lb_planner_find_concat_dests(lb_planner *p, const lb_node *n) {
@@ -83,30 +86,6 @@ static bool same_dims(const lb_tensor *a, const lb_tensor *b) {
   for (int i = 0; i < a->rank; i++)
     if (a->dims[i] != b->dims[i]) return false;
   return true;
-}
-
-// The dims of the Concat's result of which a value like t is a slice, and where
-// the slice starts along the axis.
-static bool concat_dims(lb_planner *p, const lb_concat_dest *h,
-                        const lb_tensor *t, lb_tensor *out, int64_t *start) {
-  int axis = axis_of(h->node, t->rank);
-  int64_t count;
-  if (axis < 0) return false;
-  *out = *t;
-  *start = out->dims[axis] = 0;
-  for (uint32_t i = 0; i < h->node->n_in; i++) {
-    int64_t length = length_of(p, h->node, i, axis);
-    if (length < 0) return false;
-    if (i < h->at) *start += length;
-    if (__builtin_add_overflow(out->dims[axis], length, &out->dims[axis]))
-      return false;
-  }
-  lb_status st = lb_dims_count(out->rank, out->dims, &count);
-  bool fits = !lb_failed(st);
-  lb_status_drop(st);
-  if (!fits || *start + t->dims[axis] > out->dims[axis]) return false;
-  lb_tensor_dense(out);
-  return !p->prog->limit || lb_tensor_bytes(out) <= p->prog->limit;
 }
 
 // The destination of v if it can still be written in place; else NULL.
@@ -151,6 +130,32 @@ static lb_status add_buffer(lb_planner *p, const lb_value *joined,
   return LB_OK;
 }
 
+// The dims of the Concat's result of which a value like t is a slice, and where
+// the slice starts along the axis. They are checked for the first slice.
+static bool concat_dims(lb_planner *p, const lb_concat_dest *h,
+                        const lb_tensor *t, lb_tensor *out, int64_t *start) {
+  int axis = h->axis;
+  int64_t count;
+  if (axis >= t->rank) return false;
+  *out = *t;
+  *start = out->dims[axis] = 0;
+  for (uint32_t i = 0; i < h->node->n_in; i++) {
+    int64_t length = length_of(p, h->node, i, axis);
+    if (length < 0) return false;
+    if (i < h->at) *start += length;
+    if (__builtin_add_overflow(out->dims[axis], length, &out->dims[axis]))
+      return false;
+  }
+  if (*start + t->dims[axis] > out->dims[axis]) return false;
+  if (buffer_of(p, h->node->out[0])) return true;
+  lb_status st = lb_dims_count(out->rank, out->dims, &count);
+  bool fits = !lb_failed(st);
+  lb_status_drop(st);
+  if (!fits) return false;
+  lb_tensor_dense(out);
+  return !p->prog->limit || lb_tensor_bytes(out) <= p->prog->limit;
+}
+
 // Finds the buffer for a Concat's result like t. If it does not exist and
 // `create` is set, it is allocated.
 static lb_status find_buffer(lb_planner *p, const lb_value *joined,
@@ -169,12 +174,14 @@ static lb_status find_buffer(lb_planner *p, const lb_value *joined,
   return create ? add_buffer(p, joined, out) : LB_OK;
 }
 
-// The location of v in the caller's strided memory.
+// The location of v in the caller's strided memory. The tensor is set only if
+// it is found, because most values are elsewhere.
 static lb_status find_window(lb_planner *p, const lb_value *v,
                              const lb_tensor *t, bool create, location *out,
                              bool *found) {
   uint32_t result;
-  *out = (location){.buffer = LB_NO_BUFFER};
+  out->buffer = LB_NO_BUFFER;
+  out->offset = 0;
   LB_TRY(lb_planner_find_window(p, v, t, &out->tensor, found));
   if (!*found || !create) return LB_OK;
   LB_TRY(lb_planner_take_window(p, v, t, &result));
@@ -192,10 +199,9 @@ static lb_status find_slice(lb_planner *p, const lb_value *v,
   LB_TRY(find_window(p, v, t, create, out, found));
   if (*found || !h || !concat_dims(p, h, t, &around, &start)) return LB_OK;
   LB_TRY(find_buffer(p, h->node->out[0], &around, create, out, found));
-  int axis = axis_of(h->node, t->rank);
-  out->tensor.dims[axis] = t->dims[axis];
+  out->tensor.dims[h->axis] = t->dims[h->axis];
   out->offset +=
-      start * out->tensor.strides[axis] * (int64_t)lb_dtype_size(t->dtype);
+      start * out->tensor.strides[h->axis] * (int64_t)lb_dtype_size(t->dtype);
   return LB_OK;
 }
 

@@ -10,6 +10,7 @@ typedef struct lb_concat_dest {
   const lb_node *node;  // NULL: none
   uint32_t at;          // index of the value among its inputs, or of the first
                         // part of a Split of the value
+  uint8_t axis;         // of the Concat, at least 0
   bool needs_dense;     // some reader does not accept strides
 } lb_concat_dest;
 
