@@ -174,15 +174,16 @@ def mean_pooling(g, x, mask, normalise=True):
 
 
 def model(g, inputs, outputs, opset, mask="int64"):
+    """`inputs`: names, of [batch, seq]; or, like outputs, (name, more dims)."""
     def info(name, dims):
         kind = MASK_TYPES[mask] if name == "attention_mask" else (
             TensorProto.FLOAT if dims[-1] != "seq" else TensorProto.INT64)
-        return helper.make_tensor_value_info(name, kind, dims)
+        return helper.make_tensor_value_info(name, kind, ["batch", *dims])
 
+    rows = [n if isinstance(n, tuple) else (n, ["seq"]) for n in inputs]
     graph = helper.make_graph(
-        g.nodes, "main_graph", [info(n, ["batch", "seq"]) for n in inputs],
-        [info(n, ["batch", *dims]) for n, dims in outputs],
-        g.params + g.matmuls)
+        g.nodes, "main_graph", [info(*row) for row in rows],
+        [info(*row) for row in outputs], g.params + g.matmuls)
     return helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8,
         producer_name="limber")
@@ -248,6 +249,17 @@ def distilbert(count=4, hidden=256, heads=4, inner=1024, mask="int64",
     mean_pooling(g, y, "attention_mask", normalise)
     return model(g, ["input_ids", "attention_mask"],
                  [("sentence_embedding", [hidden])], 17, mask)
+
+
+def embedded(count=2, hidden=64, heads=2, inner=96):
+    """An encoder that is given embeddings, with an additive mask."""
+    g = Graph(weights_of(hidden, inner))
+    allowed = additive(g, "/mask", "attention_mask", LOWEST, False)
+    x = layers(g, "inputs_embeds", count, heads, hidden // heads,
+               adds(allowed), False)
+    mean_pooling(g, x, "attention_mask")
+    return model(g, [("inputs_embeds", ["seq", hidden]), "attention_mask"],
+                 [("sentence_embedding", [hidden])], 17)
 
 
 def roberta(count=2, hidden=128, heads=4, inner=256, mask="int64",

@@ -599,7 +599,7 @@ static PyObject *session_counters(PyObject *self, PyObject *unused) {
   if (st) return lb_raise(lb_python.run_errors, st);
   return Py_BuildValue(
       "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:s,s:K,s:K,s:K,s:K,s:K,s:K,"
-      "s:K,s:K,s:K}",
+      "s:K,s:K,s:K,s:K}",
       "runs", (unsigned long long)t.runs, "plans_built",
       (unsigned long long)t.plans_built, "plans_evicted",
       (unsigned long long)t.plans_evicted, "plans", (unsigned long long)t.plans,
@@ -618,7 +618,8 @@ static PyObject *session_counters(PyObject *self, PyObject *unused) {
       (unsigned long long)t.compile_us_on_callers, "kernels_on_trial",
       (unsigned long long)t.kernels_on_trial, "kernels_kept",
       (unsigned long long)t.kernels_kept, "kernels_demoted",
-      (unsigned long long)t.kernels_demoted);
+      (unsigned long long)t.kernels_demoted, "ragged_runs",
+      (unsigned long long)t.ragged_runs);
 }
 
 static PyObject *session_plan(PyObject *self, PyObject *feeds) {

@@ -11,6 +11,7 @@
 #include "session/check.h"
 #include "session/eval.h"
 #include "session/step_profiler.h"
+#include "session/ragged.h"
 #include "session/record.h"
 #include "session/run.h"
 #include "session/microbatch.h"
@@ -44,7 +45,7 @@ static lb_status prepare(lb_session *s) {
   lb_version *first;
   LB_TRY(lb_session_build(s, &(lb_partition_options){0}, &first));
   atomic_init(&s->versions.current, first);
-  return LB_OK;
+  return lb_ragged_version_new(s, &s->ragged);
 }
 
 static lb_device *device_of(const lb_session *s) {
@@ -103,6 +104,7 @@ void lb_session_free(lb_session *s) {
     lb_service_end_background(s->options.service);
   lb_recorder_free(s->recorder);
   for (int i = 0; i < LB_IDLE_CONTEXTS; i++) free_context(s, s->idle[i]);
+  lb_ragged_version_free(s, s->ragged);
   lb_session_release_version(s, s->versions.current);
   lb_plans_fini(&s->plans);
   lb_versions_fini(&s->versions);
@@ -267,6 +269,13 @@ static size_t limit_of(size_t a, size_t b) {
   return a < b ? a : b;
 }
 
+static lb_status run_main(lb_session *s, lb_context *c, const lb_tensor *in,
+                          lb_output *out) {
+  bool ran;
+  LB_TRY(lb_ragged_run(s, c, in, out, &ran));
+  return ran ? LB_OK : lb_microbatch_run(s, c, in, out);
+}
+
 lb_status lb_session_run_with(lb_session *s, const lb_tensor *inputs,
                               lb_output *outputs, const lb_run_how *how) {
   lb_lru *lru = s->options.slots ? s->options.slots->lru : NULL;
@@ -287,7 +296,7 @@ lb_status lb_session_run_with(lb_session *s, const lb_tensor *inputs,
   lb_pool_enter(pool);
   lb_lru_enter(lru, c->reader);
   lb_caller_enter();
-  lb_status st = lb_microbatch_run(s, c, inputs, outputs);
+  lb_status st = run_main(s, c, inputs, outputs);
   lb_caller_leave();
   lb_lru_leave(lru, c->reader);
   lb_pool_leave(pool);
@@ -468,6 +477,7 @@ void lb_session_stats_get(lb_session *s, lb_session_stats *out) {
   lb_lock_give(&v->weights.lock);
   lb_version *now = lb_version_take(s);
   out->version = lb_version_number(now);
+  out->ragged_runs = lb_ragged_version_runs(s->ragged);
   lb_session_release_version(s, now);
   for (int i = 0; i < LB_IDLE_CONTEXTS; i++) {
     lb_context *c = atomic_exchange(&s->idle[i], NULL);  // not in use
