@@ -6,15 +6,20 @@
 
 #include "fuse/ragged.h"
 #include "session/eval.h"
+#include "session/ragged_groups.h"
 
 // A run has a tenth of padding or more, or it is that of the original: reading
 // and writing rows, and a plan for each number of tokens, cost time too.
 #define MIN_PADDING 10
 
+// Values of fewer tokens are mostly padding of the values themselves.
+#define ENOUGH_TOKENS 64
+
 typedef struct lb_ragged_version {
   lb_ragged ragged;
   lb_version *version;
   atomic_ullong runs;
+  atomic_size_t token_bytes;  // of values between steps; 0: not known yet
 } ragged_version;
 
 lb_status lb_ragged_version_new(lb_session *s, ragged_version **out) {
@@ -53,12 +58,6 @@ uint64_t lb_ragged_version_runs(const ragged_version *v) {
 
 // -- the guard ---------------------------------------------------------------
 
-typedef struct batch {
-  int64_t sequences, length, tokens;
-  uint8_t *valid;  // by position of all sequences
-  int64_t *rows, *positions, *segments;
-} batch;
-
 // `valid` of all elements; false if one is neither 0 nor 1.
 #define READ(T)                                   \
   for (int64_t i = 0; i < n; i++) {               \
@@ -81,10 +80,10 @@ static bool read_mask(const lb_tensor *t, uint8_t *valid) {
 }
 
 // False if a sequence has no token, or not the one that is selected.
-static bool count_tokens(batch *b, bool first) {
+static bool count_tokens(lb_ragged_batch *b, const uint8_t *valid,
+                         bool first) {
   b->tokens = 0;
-  for (int64_t i = 0; i < b->sequences; i++) {
-    const uint8_t *valid = b->valid + i * b->length;
+  for (int64_t i = 0; i < b->sequences; i++, valid += b->length) {
     int64_t n = 0;
     for (int64_t k = 0; k < b->length; k++) n += valid[k];
     if (n == 0 || (first && !valid[0])) return false;
@@ -95,18 +94,17 @@ static bool count_tokens(batch *b, bool first) {
   return true;
 }
 
-static void list_tokens(batch *b) {
+static void list_tokens(const lb_ragged_batch *b, const uint8_t *valid) {
   int64_t at = 0;
   for (int64_t i = 0; i < b->sequences; i++)
     for (int64_t k = 0; k < b->length; k++) {
-      if (!b->valid[i * b->length + k]) continue;
+      if (!valid[i * b->length + k]) continue;
       b->rows[at] = i * b->length + k;
       b->positions[at++] = k;
     }
 }
 
-// Whether no wanted result differs from that of the original, and all results
-// are dense.
+// Whether no wanted result differs from that of the original.
 static bool suits_results(const ragged_version *v, uint32_t n,
                           const lb_output *out) {
   for (uint32_t i = 0; i < n; i++)
@@ -115,55 +113,53 @@ static bool suits_results(const ragged_version *v, uint32_t n,
 }
 
 static lb_status check(const ragged_version *v, lb_context *c,
-                       const lb_tensor *mask, batch *b, bool *ok) {
-  *b = (batch){.sequences = mask->dims[0], .length = mask->dims[1]};
+                       const lb_tensor *mask, lb_ragged_batch *b, bool *ok) {
+  *b = (lb_ragged_batch){.sequences = mask->dims[0], .length = mask->dims[1]};
   int64_t all = lb_tensor_count(mask);
   *ok = all > 0 && lb_tensor_is_dense(mask);
   if (!*ok) return LB_OK;
-  b->valid = lb_arena_alloc(&c->parts, (size_t)all, 1);
+  uint8_t *valid = lb_arena_alloc(&c->parts, (size_t)all, 1);
   b->segments = lb_arena_new(&c->parts, int64_t, (size_t)b->sequences + 1);
-  if (!b->valid || !b->segments) return lb_oom();
-  *ok = read_mask(mask, b->valid) && count_tokens(b, v->ragged.first) &&
+  if (!valid || !b->segments) return lb_oom();
+  *ok = read_mask(mask, valid) && count_tokens(b, valid, v->ragged.first) &&
         (all - b->tokens) * MIN_PADDING >= all;
   if (!*ok) return LB_OK;
   b->rows = lb_arena_new(&c->parts, int64_t, (size_t)b->tokens);
   b->positions = lb_arena_new(&c->parts, int64_t, (size_t)b->tokens);
   if (!b->rows || !b->positions) return lb_oom();
-  list_tokens(b);
+  list_tokens(b, valid);
   return LB_OK;
 }
 
 // -- runs --------------------------------------------------------------------
 
-static lb_tensor vector(int64_t *v, int64_t n) {
-  lb_tensor t = {.dtype = LB_I64, .rank = 1, .dims = {n}, .data = v};
-  lb_tensor_dense(&t);
-  return t;
-}
-
 static lb_status run_tokens(lb_session *s, ragged_version *v, lb_context *c,
-                            const lb_tensor *in, const batch *b,
+                            const lb_tensor *in, const lb_ragged_batch *b,
                             lb_output *out) {
-  const lb_region *r = v->ragged.graph->main;
-  uint32_t n = r->n_params - LB_RAGGED_PARAMS;
-  lb_tensor *all = lb_arena_new(&c->parts, lb_tensor, r->n_params);
-  lb_program *program = c->program;
-  if (!all) return lb_oom();
-  memcpy(all, in, n * sizeof *in);
-  all[n + LB_RAGGED_ROWS] = vector(b->rows, b->tokens);
-  all[n + LB_RAGGED_POSITIONS] = vector(b->positions, b->tokens);
-  all[n + LB_RAGGED_SEGMENTS] = vector(b->segments, b->sequences + 1);
-  c->program = v->version->program;
-  lb_status st = lb_run_region(s, c, r, all, out);
-  c->program = program;
+  lb_ragged_run r = {
+      .s = s,
+      .c = c,
+      .program = v->version->program,
+      .batch = b,
+      .in = in,
+      .out = out,
+      .token_bytes =
+          atomic_load_explicit(&v->token_bytes, memory_order_relaxed)};
+  size_t token_bytes;
+  bool ran;
   atomic_fetch_add_explicit(&v->runs, 1, memory_order_relaxed);
-  return st;
+  LB_TRY(lb_ragged_run_groups(&r, &ran));
+  if (ran) return LB_OK;
+  LB_TRY(lb_ragged_run_whole(&r, &token_bytes));
+  if (b->tokens >= ENOUGH_TOKENS && token_bytes > r.token_bytes)
+    atomic_store_explicit(&v->token_bytes, token_bytes, memory_order_relaxed);
+  return LB_OK;
 }
 
-lb_status lb_ragged_run(lb_session *s, lb_context *c, const lb_tensor *in,
+lb_status lb_ragged_try(lb_session *s, lb_context *c, const lb_tensor *in,
                         lb_output *out, bool *ran) {
   ragged_version *v = s->ragged;
-  batch b;
+  lb_ragged_batch b;
   *ran = false;
   if (!v || !suits_results(v, s->graph->main->n_results, out)) return LB_OK;
   lb_status st = check(v, c, &in[v->ragged.mask], &b, ran);

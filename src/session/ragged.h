@@ -22,7 +22,7 @@ uint64_t lb_ragged_version_runs(const struct lb_ragged_version *v);
 
 // Runs the main region without padding. *ran is false if the guard does not
 // hold: then nothing was done.
-lb_status lb_ragged_run(lb_session *s, lb_context *c, const lb_tensor *in,
+lb_status lb_ragged_try(lb_session *s, lb_context *c, const lb_tensor *in,
                         lb_output *out, bool *ran);
 
 #endif

@@ -272,7 +272,7 @@ static size_t limit_of(size_t a, size_t b) {
 static lb_status run_main(lb_session *s, lb_context *c, const lb_tensor *in,
                           lb_output *out) {
   bool ran;
-  LB_TRY(lb_ragged_run(s, c, in, out, &ran));
+  LB_TRY(lb_ragged_try(s, c, in, out, &ran));
   return ran ? LB_OK : lb_microbatch_run(s, c, in, out);
 }
 

@@ -156,6 +156,18 @@ def test_a_result_with_padding_is_computed_if_it_is_wanted():
     assert live.stats().ragged_runs == before
 
 
+def test_large_batches_run_in_groups():
+    """Each thread runs groups of sequences, each with a plan of its own."""
+    rng = np.random.default_rng(11)
+    live, *_ = engines("distilbert", "int64")
+    for _ in range(4):
+        plans = live.stats().plans_built
+        check("distilbert", "int64", right_padded(rng, 120, 90), rng)
+    assert live.stats().plans_built - plans > 1
+    check("bert", "int64", arbitrary(rng, 120, 90), rng)
+    check("bert", "int64", arbitrary(rng, 130, 80), rng)
+
+
 def test_deterministic_sessions_compute_padding(monkeypatch):
     monkeypatch.setenv("LIMBER_FUSION", "live")
     model = FORMS["distilbert"]("int64").SerializeToString()
