@@ -61,8 +61,8 @@ typedef struct lb_split {
 // goes through the segments, each of which has its own rows, and as many keys.
 // The launch's dims are those of an average segment, for estimates only.
 typedef struct lb_segments {
-  lb_address offsets;    // of int64 rows: where each segment begins, and the end
-                         // of the last one. In memory that the device reads
+  lb_address offsets;  // of int64 rows: where each segment begins, and the end
+                       // of the last one. In memory that the device reads
   const int64_t *steps;  // bytes per row of a segment, one per operand
 } lb_segments;
 

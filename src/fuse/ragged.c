@@ -220,8 +220,8 @@ lb_status lb_ragged_find(const lb_graph *g, lb_eval_fn *eval, lb_ragged *out) {
   if (out->refusal) return LB_OK;
   out->refusal = "no input can be a mask";
   lb_arena_init(&arena, 64 << 10);
-  for (uint32_t i = 0;
-       !lb_failed(st) && !out->graph && i < g->main->n_params; i++) {
+  for (uint32_t i = 0; !lb_failed(st) && !out->graph && i < g->main->n_params;
+       i++) {
     const char *before = out->refusal;
     if (!lb_tokens_may_mask(g, i)) continue;
     st = try_mask(g, i, eval, &arena, out);

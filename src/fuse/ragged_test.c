@@ -6,25 +6,25 @@
 #include "session/eval.h"
 
 // An attention over inputs, its mask from `m`, and what follows.
-#define ENCODER                                        \
-  "in x float32[b,s,8]\n"                              \
-  "in m int64[b,s]\n"                                  \
-  "const w float32[8,8] 1 0 2\n"                       \
-  "const one float32[] 1\n"                            \
-  "const low float32[] -10000\n"                       \
-  "f = Cast(m) {to=1}\n"                               \
-  "u = Unsqueeze(f, [1,2])\n"                          \
-  "i = Sub(one, u)\n"                                  \
-  "a = Mul(i, low)\n"                                  \
-  "q = MatMul(x, w)\n"                                 \
+#define ENCODER                  \
+  "in x float32[b,s,8]\n"        \
+  "in m int64[b,s]\n"            \
+  "const w float32[8,8] 1 0 2\n" \
+  "const one float32[] 1\n"      \
+  "const low float32[] -10000\n" \
+  "f = Cast(m) {to=1}\n"         \
+  "u = Unsqueeze(f, [1,2])\n"    \
+  "i = Sub(one, u)\n"            \
+  "a = Mul(i, low)\n"            \
+  "q = MatMul(x, w)\n"           \
   "h = Attention(q, q, q, a) {q_num_heads=2, kv_num_heads=2}\n"
 
-#define MEAN                              \
-  "e = Unsqueeze(f, [-1])\n"              \
-  "z = Mul(h, e)\n"                       \
-  "t = ReduceSum(z, [1]) {keepdims=0}\n"  \
-  "n = ReduceSum(e, [1]) {keepdims=0}\n"  \
-  "y = Div(t, n)\n"                       \
+#define MEAN                             \
+  "e = Unsqueeze(f, [-1])\n"             \
+  "z = Mul(h, e)\n"                      \
+  "t = ReduceSum(z, [1]) {keepdims=0}\n" \
+  "n = ReduceSum(e, [1]) {keepdims=0}\n" \
+  "y = Div(t, n)\n"                      \
   "out y\n"
 
 static lb_ragged find(lb_graph *g) {
@@ -125,13 +125,13 @@ static void what_reads_padding_is_refused(void **state) {
 static void a_mask_that_hides_something_else_is_refused(void **state) {
   (void)state;
   static const char none[] = "no attention hides the padding of an input";
-#define WITH(rest)                              \
-  "in x float32[b,s,8]\n"                       \
-  "in m int64[b,s]\n"                           \
-  "in k float32[b,s]\n"                         \
-  "const one float32[] 1\n"                     \
-  "const low float32[] -10000\n"                \
-  "f = Cast(m) {to=1}\n" rest                   \
+#define WITH(rest)               \
+  "in x float32[b,s,8]\n"        \
+  "in m int64[b,s]\n"            \
+  "in k float32[b,s]\n"          \
+  "const one float32[] 1\n"      \
+  "const low float32[] -10000\n" \
+  "f = Cast(m) {to=1}\n" rest    \
   "h = Attention(x, x, x, a) {q_num_heads=2, kv_num_heads=2}\n" MEAN
   refused(WITH("u = Unsqueeze(f, [1,2])\n"
                "a = Mul(u, low)\n"),  // hides tokens

@@ -112,8 +112,7 @@ static lb_status copy_node(lb_rebuild *b, const lb_node *from, lb_op op,
                            lb_value **to) {
   lb_node *n;
   char name[NAME];
-  LB_TRY(
-      lb_node_new(b->graph->main, op, from->name, n_in, from->n_out, &n));
+  LB_TRY(lb_node_new(b->graph->main, op, from->name, n_in, from->n_out, &n));
   memcpy(n->in, in, n_in * sizeof *in);
   LB_TRY(lb_node_copy_attrs(b->graph, n, from));
   for (uint32_t i = 0; i < from->n_out; i++) {
@@ -148,8 +147,7 @@ static lb_status read_rows(lb_rebuild *b, const lb_value *v) {
   lb_value *x;
   int64_t flat[LB_MAX_RANK] = {-1};
   LB_TRY(whole(b, v, &x));
-  if (f.batch == f.seq)
-    return gather(b, v, x, b->rows, 0, &b->packed[v->id]);
+  if (f.batch == f.seq) return gather(b, v, x, b->rows, 0, &b->packed[v->id]);
   int64_t n = 1 + copy_dims(v, 2, flat + 1);
   LB_TRY(listed(b, LB_OP_Reshape, v, "flat", x, flat, n, &x));
   LB_TRY(gather(b, v, x, b->rows, 0, &x));
@@ -208,9 +206,7 @@ static lb_status shape_of_rows(lb_rebuild *b, const lb_value *v, int64_t rows,
   lb_token_fact f = lb_tokens_fact(b->tokens, v);
   int64_t dims[LB_MAX_RANK];
   for (int i = 0; i < v->info.rank; i++)
-    dims[i] = i == f.seq     ? rows
-              : i == f.batch ? 1
-                             : v->info.dims[i].k;
+    dims[i] = i == f.seq ? rows : i == f.batch ? 1 : v->info.dims[i].k;
   return ints(b, dims, v->info.rank, out);
 }
 
@@ -237,8 +233,7 @@ static int same_input(const lb_tokens *t, const lb_node *n) {
   int i = -1;
   if (n->op == LB_OP_Mul)
     for (int k = 0; k < 2; k++)
-      if (how[k] == LB_OPERAND_NUMBER &&
-          lb_tokens_fact(t, n->in[k]).valid == 1)
+      if (how[k] == LB_OPERAND_NUMBER && lb_tokens_fact(t, n->in[k]).valid == 1)
         i = 1 - k;
   if (n->op == LB_OP_Where && how[0] == LB_OPERAND_NUMBER)
     i = lb_tokens_fact(t, n->in[0]).valid != 0 ? 1 : 2;
@@ -261,8 +256,7 @@ static lb_status build_rows(lb_rebuild *b, const lb_node *n) {
 
 // -- sinks -------------------------------------------------------------------
 
-static lb_status packed_input(lb_rebuild *b, const lb_node *n,
-                              lb_value **out) {
+static lb_status packed_input(lb_rebuild *b, const lb_node *n, lb_value **out) {
   const lb_value *v = n->in[0];
   if (!b->packed[v->id]) LB_TRY(read_rows(b, v));
   *out = b->packed[v->id];
@@ -348,12 +342,12 @@ static lb_status scatter(lb_rebuild *b, const lb_value *v, lb_value **out) {
   shape[1] = rest;
   LB_TRY(append(b, LB_OP_Concat, v, "flat_shape", shape, 2, &concat));
   LB_TRY(lb_node_set_int(b->graph, concat, "axis", 0));
-  LB_TRY(apply(b, LB_OP_ConstantOfShape, v, "zeros", &concat->out[0], 1,
-               &in[0]));
+  LB_TRY(
+      apply(b, LB_OP_ConstantOfShape, v, "zeros", &concat->out[0], 1, &in[0]));
   LB_TRY(listed(b, LB_OP_Unsqueeze, v, "indices", b->rows, &(int64_t){1}, 1,
                 &in[1]));
-  LB_TRY(listed(b, LB_OP_Squeeze, v, "updates", b->packed[v->id],
-                &(int64_t){0}, 1, &in[2]));
+  LB_TRY(listed(b, LB_OP_Squeeze, v, "updates", b->packed[v->id], &(int64_t){0},
+                1, &in[2]));
   LB_TRY(apply(b, LB_OP_ScatterND, v, "scattered", in, 3, &in[0]));
   shape[0] = dims;
   LB_TRY(append(b, LB_OP_Concat, v, "shape", shape, 2, &concat));

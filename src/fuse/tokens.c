@@ -191,8 +191,7 @@ static bool is_zero_at_padding(const visit *v) {
     case LB_OP_Where: {
       if (in[0].kind != LB_TOKENS_MASK) return false;
       lb_token_fact at = in[in[0].masked != 0 ? 1 : 2];
-      return at.kind == LB_TOKENS_ROWS ? at.zero
-                                       : is_number(at) && !at.masked;
+      return at.kind == LB_TOKENS_ROWS ? at.zero : is_number(at) && !at.masked;
     }
     case LB_OP_Div:
     case LB_OP_Cast:
@@ -240,8 +239,7 @@ static lb_token_fact moved(visit *v) {
   lb_token_fact f = v->in[0];
   int batch = f.batch, seq = f.seq;
   lb_axes_dims dims = {v->t->batch, v->t->seq, v->t->all};
-  if (!rest_is_whole(v, 1) ||
-      !lb_axes_moved(v->node, &dims, &batch, &seq))
+  if (!rest_is_whole(v, 1) || !lb_axes_moved(v->node, &dims, &batch, &seq))
     return nothing;
   f.batch = batch;
   f.seq = seq;
@@ -449,9 +447,10 @@ static lb_status elementwise_numbers(visit *v, lb_token_fact *out) {
 }
 
 static bool is_elementwise(const lb_node *n) {
-  return lb_op_infos[n->op].cls == LB_CLASS_ELEMENTWISE && lb_op_is_pure(n->op) &&
-         n->op != LB_OP_BatchNormalization && n->op != LB_OP_Dropout &&
-         n->op != LB_OP_QuantizeLinear && n->op != LB_OP_DequantizeLinear;
+  return lb_op_infos[n->op].cls == LB_CLASS_ELEMENTWISE &&
+         lb_op_is_pure(n->op) && n->op != LB_OP_BatchNormalization &&
+         n->op != LB_OP_Dropout && n->op != LB_OP_QuantizeLinear &&
+         n->op != LB_OP_DequantizeLinear;
 }
 
 static lb_status elementwise(visit *v, lb_token_fact *out) {

@@ -3,7 +3,8 @@
 // A *mask* is an input [batch, sequence] that is 1 for tokens and 0 for
 // padding. The analysis proves, operator by operator, for each value
 //   - that an element depends on the mask at one position only, and on nothing
-//     else: then it has one value where the mask is 0 and another where it is 1;
+//     else: then it has one value where the mask is 0 and another where it is
+//     1;
 //   - along which axes its rows are the positions of the batch, and that a row
 //     at a token depends on rows of the same position, or, past an attention
 //     whose mask hides padding, on other tokens of the same sequence: never on

@@ -24,8 +24,7 @@ static lb_value *param_with(const lb_region *r, lb_dim d, int64_t *axis) {
   return NULL;
 }
 
-static lb_status size_of(lb_rewrite *rw, lb_node *n, lb_dim d,
-                         lb_value **out) {
+static lb_status size_of(lb_rewrite *rw, lb_node *n, lb_dim d, lb_value **out) {
   int64_t axis;
   lb_value *in[2];
   if (lb_dim_is_const(d)) return lb_const_ints(rw->graph, "dim", &d.k, 1, out);
@@ -44,8 +43,7 @@ static lb_status visit(lb_rewrite *rw, lb_node *n) {
     if (!lb_dim_is_const(x->dims[i]) &&
         !param_with(n->region, x->dims[i], &axis))
       return LB_OK;
-  for (int i = 0; i < 4; i++)
-    LB_TRY(size_of(rw, n, x->dims[i], &sizes[i]));
+  for (int i = 0; i < 4; i++) LB_TRY(size_of(rw, n, x->dims[i], &sizes[i]));
   LB_TRY(lb_rewrite_become(rw, n, LB_OP_Concat, sizes, 4));
   return lb_node_set_int(rw->graph, n, "axis", 0);
 }

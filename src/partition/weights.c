@@ -112,11 +112,10 @@ static int64_t order_of(const lb_partition *part) {
 static weights_key key_of(const lb_partition *part) {
   const lb_node *n = anchor_of(part);
   const lb_value *v = part->recurrent ? lb_recurrent_weights(n) : n->in[1];
-  return (weights_key){
-      .constant = lb_value_const(v),
-      .form = (int32_t)part->form,
-      .layout = (int32_t)part->panels,
-      .order = order_of(part)};
+  return (weights_key){.constant = lb_value_const(v),
+                       .form = (int32_t)part->form,
+                       .layout = (int32_t)part->panels,
+                       .order = order_of(part)};
 }
 
 // -- all partitions -----------------------------------------------------------

@@ -59,10 +59,10 @@ uint64_t lb_ragged_version_runs(const ragged_version *v) {
 // -- the guard ---------------------------------------------------------------
 
 // `valid` of all elements; false if one is neither 0 nor 1.
-#define READ(T)                                   \
-  for (int64_t i = 0; i < n; i++) {               \
-    const T x = ((const T *)t->data)[i];          \
-    valid[i] = x != 0;                            \
+#define READ(T)                                      \
+  for (int64_t i = 0; i < n; i++) {                  \
+    const T x = ((const T *)t->data)[i];             \
+    valid[i] = x != 0;                               \
     others |= (uint8_t)(x != 0) & (uint8_t)(x != 1); \
   }
 
@@ -79,19 +79,18 @@ static bool read_mask(const lb_tensor *t, uint8_t *valid) {
   return !others;
 }
 
-// False if a sequence has no token, or not the one that is selected.
-static bool count_tokens(lb_ragged_batch *b, const uint8_t *valid,
-                         bool first) {
+// False if there is no token, or not the one that is selected of each sequence.
+static bool count_tokens(lb_ragged_batch *b, const uint8_t *valid, bool first) {
   b->tokens = 0;
   for (int64_t i = 0; i < b->sequences; i++, valid += b->length) {
     int64_t n = 0;
     for (int64_t k = 0; k < b->length; k++) n += valid[k];
-    if (n == 0 || (first && !valid[0])) return false;
+    if (first && !valid[0]) return false;
     b->segments[i] = b->tokens;
     b->tokens += n;
   }
   b->segments[b->sequences] = b->tokens;
-  return true;
+  return b->tokens > 0;
 }
 
 static void list_tokens(const lb_ragged_batch *b, const uint8_t *valid) {
@@ -136,15 +135,14 @@ static lb_status check(const ragged_version *v, lb_context *c,
 static lb_status run_tokens(lb_session *s, ragged_version *v, lb_context *c,
                             const lb_tensor *in, const lb_ragged_batch *b,
                             lb_output *out) {
-  lb_ragged_run r = {
-      .s = s,
-      .c = c,
-      .program = v->version->program,
-      .batch = b,
-      .in = in,
-      .out = out,
-      .token_bytes =
-          atomic_load_explicit(&v->token_bytes, memory_order_relaxed)};
+  lb_ragged_run r = {.s = s,
+                     .c = c,
+                     .program = v->version->program,
+                     .batch = b,
+                     .in = in,
+                     .out = out,
+                     .token_bytes = atomic_load_explicit(&v->token_bytes,
+                                                         memory_order_relaxed)};
   size_t token_bytes;
   bool ran;
   atomic_fetch_add_explicit(&v->runs, 1, memory_order_relaxed);

@@ -3,9 +3,10 @@
 //
 // A session with fusion LIVE has a second version of its program, whose graph
 // computes tokens only (fuse/ragged.h), if the model allows it. Each run looks
-// at the mask first, which is its guard: all elements must be 0 or 1, each
-// sequence must have a token, some position must be padding, and the caller
-// must not want a result that differs at padding. Otherwise the run is that of
+// at the mask first, which is its guard: all elements must be 0 or 1, a
+// tenth of them 0, each sequence must have a token at its first position if the
+// model selects that, and the caller must not want a result that differs at
+// padding. Otherwise the run is that of
 // the original.
 #ifndef LB_SESSION_RAGGED_H
 #define LB_SESSION_RAGGED_H

@@ -33,9 +33,10 @@ static void divide(const lb_ragged_batch *b, int n, division *out) {
   out->n = 0;
   out->first[0] = 0;
   for (int i = 1; i <= n; i++) {
-    int64_t at = i == n ? b->sequences
-                        : sequence_at(b, out->first[out->n],
-                                      b->tokens / n * i + b->tokens % n * i / n);
+    int64_t at = i == n
+                     ? b->sequences
+                     : sequence_at(b, out->first[out->n],
+                                   b->tokens / n * i + b->tokens % n * i / n);
     if (at > out->first[out->n]) out->first[++out->n] = at;
   }
 }
@@ -63,7 +64,8 @@ static bool find_division(const lb_ragged_run *r, division *out) {
   if (!l2 || !r->token_bytes || bytes <= (double)l2) return false;
   for (int i = each < 1 ? 1 : (int)(each + 0.5), tries = 0; tries < 3;
        i++, tries++) {
-    if ((int64_t)i * threads > MAX_GROUPS || (int64_t)i * threads > b->sequences)
+    if ((int64_t)i * threads > MAX_GROUPS ||
+        (int64_t)i * threads > b->sequences)
       return false;
     divide(b, i * threads, out);
     if (out->n > 1 && is_fair(b, out, threads)) return true;
@@ -143,7 +145,7 @@ lb_status lb_ragged_run_whole(lb_ragged_run *r, size_t *token_bytes) {
   return LB_OK;
 }
 
-typedef struct job {
+typedef struct group_runs {
   const lb_ragged_run *run;
   const division *division;
   lb_ragged_batch *groups;
@@ -155,9 +157,9 @@ typedef struct job {
   lb_output *outs;
   lb_status *statuses;
   atomic_bool failed;
-} job;
+} group_runs;
 
-static void group_inputs(const job *j, int64_t i, lb_tensor *in) {
+static void group_inputs(const group_runs *j, int64_t i, lb_tensor *in) {
   const lb_ragged_run *r = j->run;
   uint32_t n = region_of(r)->n_params - LB_RAGGED_PARAMS;
   for (uint32_t k = 0; k < n; k++)
@@ -168,7 +170,8 @@ static void group_inputs(const job *j, int64_t i, lb_tensor *in) {
   set_tokens(&j->groups[i], in + n);
 }
 
-static lb_status run_group(job *j, lb_context *c, int64_t i, int worker) {
+static lb_status run_group(group_runs *j, lb_context *c, int64_t i,
+                           int worker) {
   const lb_region *r = region_of(j->run);
   lb_tensor *in = j->ins + (size_t)worker * r->n_params;
   lb_output *out = j->outs + (size_t)worker * r->n_results;
@@ -179,16 +182,15 @@ static lb_status run_group(job *j, lb_context *c, int64_t i, int worker) {
     out[k] = (lb_output){
         .wanted = all->wanted, .rank = all->rank, .strides = all->strides};
     if (!all->wanted) continue;
-    lb_tensor t =
-        sequences(&all->tensor, j->run->batch->sequences,
-                  j->division->first[i], j->division->first[i + 1]);
+    lb_tensor t = sequences(&all->tensor, j->run->batch->sequences,
+                            j->division->first[i], j->division->first[i + 1]);
     out[k].data = t.data;
     LB_TRY(lb_tensor_reach(&t, &out[k].cap, &before));
   }
   return run_region(j->run, c, in, out);
 }
 
-static lb_status run_in_own_context(job *j, int64_t i, int worker) {
+static lb_status run_in_own_context(group_runs *j, int64_t i, int worker) {
   const lb_ragged_run *r = j->run;
   lb_lru *lru = r->s->options.slots->lru;
   lb_context **c = &j->contexts[worker];
@@ -207,7 +209,7 @@ static lb_status run_in_own_context(job *j, int64_t i, int worker) {
 }
 
 static void run_range(void *user, int64_t begin, int64_t end, int worker) {
-  job *j = user;
+  group_runs *j = user;
   for (int64_t i = begin; i < end && !atomic_load(&j->failed); i++) {
     j->statuses[i] = worker ? run_in_own_context(j, i, worker)
                             : run_group(j, j->run->c, i, 0);
@@ -215,7 +217,7 @@ static void run_range(void *user, int64_t begin, int64_t end, int worker) {
   }
 }
 
-static lb_status run_all(job *j) {
+static lb_status run_all(group_runs *j) {
   lb_pool *pool = j->run->c->pool;
   lb_status st = LB_OK;
   lb_pool_for(pool, j->division->n, 1, run_range, j);
@@ -234,7 +236,7 @@ static lb_status run_all(job *j) {
 
 // Allocates the results of the whole batch; *all is false if the plan of the
 // first group does not determine them.
-static lb_status reserve_results(job *j, bool *all) {
+static lb_status reserve_results(group_runs *j, bool *all) {
   const lb_ragged_run *r = j->run;
   const lb_region *region = region_of(r);
   lb_program *program = r->c->program;
@@ -257,7 +259,7 @@ static lb_status reserve_results(job *j, bool *all) {
   return st;
 }
 
-static lb_status prepare(job *j) {
+static lb_status prepare(group_runs *j) {
   const lb_ragged_run *r = j->run;
   const division *d = j->division;
   const lb_region *region = region_of(r);
@@ -283,7 +285,7 @@ lb_status lb_ragged_run_groups(lb_ragged_run *r, bool *ran) {
   *ran = r->s->batch && lb_pool_threads(r->c->pool) > 1 && !r->c->watcher &&
          !r->c->budget->limit && find_division(r, &d);
   if (!*ran) return LB_OK;
-  job j = {.run = r, .division = &d};
+  group_runs j = {.run = r, .division = &d};
   LB_TRY(prepare(&j));
   LB_TRY(reserve_results(&j, ran));
   return *ran ? run_all(&j) : LB_OK;
