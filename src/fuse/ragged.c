@@ -195,6 +195,7 @@ static lb_status try_mask(const lb_graph *g, uint32_t mask, lb_eval_fn *eval,
   LB_TRY(lb_rebuild_graph(&b, &out->graph));
   out->mask = mask;
   out->first = b.first;
+  out->row_bytes = b.row_bytes;
   out->differs = lb_arena_memdup(&out->graph->arena, differs,
                                  g->main->n_results, _Alignof(bool));
   return out->differs ? LB_OK : lb_oom();

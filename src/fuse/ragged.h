@@ -31,6 +31,7 @@ typedef struct lb_ragged {
   bool *differs;
   bool first;  // the first position of each sequence must be a token
   uint32_t n_attentions;
+  uint32_t row_bytes;  // read from whole values for each token
 } lb_ragged;
 
 // Analyses and rewrites. The constants of the new graph are those of `g`, which

@@ -48,6 +48,7 @@ static void a_masked_mean_needs_tokens_only(void **state) {
   assert_non_null(r.graph);
   assert_int_equal(r.mask, 1);
   assert_int_equal(r.n_attentions, 1);
+  assert_int_equal(r.row_bytes, 8 * sizeof(float));
   assert_false(r.first);
   assert_false(r.differs[0]);
   dump_is(

@@ -145,8 +145,13 @@ static int64_t copy_dims(const lb_value *v, int from, int64_t *to) {
 static lb_status read_rows(lb_rebuild *b, const lb_value *v) {
   lb_token_fact f = lb_tokens_fact(b->tokens, v);
   lb_value *x;
-  int64_t flat[LB_MAX_RANK] = {-1};
+  int64_t flat[LB_MAX_RANK] = {-1}, bytes;
   LB_TRY(whole(b, v, &x));
+  bytes = (int64_t)lb_dtype_size(v->info.dtype);
+  for (int i = 0; i < v->info.rank; i++)
+    if (i != f.batch && i != f.seq && lb_dim_is_const(v->info.dims[i]))
+      bytes *= v->info.dims[i].k;
+  b->row_bytes += (uint32_t)bytes;
   if (f.batch == f.seq) return gather(b, v, x, b->rows, 0, &b->packed[v->id]);
   int64_t n = 1 + copy_dims(v, 2, flat + 1);
   LB_TRY(listed(b, LB_OP_Reshape, v, "flat", x, flat, n, &x));
