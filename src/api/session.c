@@ -105,6 +105,11 @@ static lb_fusion fusion_of(const lb_log *log) {
                                                     : LB_FUSION_STATIC;
 }
 
+static bool tries_fusions(const lb_log *log) {
+  static const char *const words[] = {"on", "off"};
+  return !lb_env_choice("LIMBER_FUSION_TRIALS", words, log);
+}
+
 static lb_status load(limber_session *s, const source *from,
                       const limber_session_options *o) {
   lb_onnx_options how = {&s->runtime->log, o->copy_weights != 0};
@@ -134,6 +139,7 @@ static lb_status load(limber_session *s, const source *from,
       .checks = s->runtime->checks,
       .no_skip = o->skip ? o->skip < 0 : s->runtime->no_skip,
       .fusion = fusion_of(&s->runtime->log),
+      .fusion_untried = !tries_fusions(&s->runtime->log),
       .service = o->reference ? NULL : kernels->service,
       .quiet = s->policy.quiet,
       .critical = s->policy.critical,

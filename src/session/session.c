@@ -11,7 +11,7 @@
 #include "session/check.h"
 #include "session/eval.h"
 #include "session/step_profiler.h"
-#include "session/ragged.h"
+#include "session/partition_manager.h"
 #include "session/record.h"
 #include "session/run.h"
 #include "session/microbatch.h"
@@ -45,7 +45,7 @@ static lb_status prepare(lb_session *s) {
   lb_version *first;
   LB_TRY(lb_session_build(s, &(lb_partition_options){0}, &first));
   atomic_init(&s->versions.current, first);
-  return lb_ragged_version_new(s, &s->ragged);
+  return lb_partition_manager_new(s, &s->partition_manager);
 }
 
 static lb_device *device_of(const lb_session *s) {
@@ -104,7 +104,7 @@ void lb_session_free(lb_session *s) {
     lb_service_end_background(s->options.service);
   lb_recorder_free(s->recorder);
   for (int i = 0; i < LB_IDLE_CONTEXTS; i++) free_context(s, s->idle[i]);
-  lb_ragged_version_free(s, s->ragged);
+  lb_partition_manager_free(s->partition_manager);
   lb_session_release_version(s, s->versions.current);
   lb_plans_fini(&s->plans);
   lb_versions_fini(&s->versions);
@@ -271,9 +271,9 @@ static size_t limit_of(size_t a, size_t b) {
 
 static lb_status run_main(lb_session *s, lb_context *c, const lb_tensor *in,
                           lb_output *out) {
-  bool ran;
-  LB_TRY(lb_ragged_try(s, c, in, out, &ran));
-  return ran ? LB_OK : lb_microbatch_run(s, c, in, out);
+  lb_partition_manager *m = s->partition_manager;
+  return m ? lb_partition_manager_run(m, c, in, out)
+           : lb_microbatch_run(s, c, in, out);
 }
 
 lb_status lb_session_run_with(lb_session *s, const lb_tensor *inputs,
@@ -449,6 +449,7 @@ lb_status lb_session_settle(lb_session *s, double seconds, uint64_t users) {
                    .critical = s->options.critical,
                    .each = each_slot,
                    .user = s};
+  lb_partition_manager_update(s->partition_manager);
   return s->options.service ? lb_service_settle(s->options.service, &how)
                             : LB_OK;
 }
@@ -477,7 +478,7 @@ void lb_session_stats_get(lb_session *s, lb_session_stats *out) {
   lb_lock_give(&v->weights.lock);
   lb_version *now = lb_version_take(s);
   out->version = lb_version_number(now);
-  out->ragged_runs = lb_ragged_version_runs(s->ragged);
+  out->ragged_runs = lb_partition_manager_fused_runs(s->partition_manager);
   lb_session_release_version(s, now);
   for (int i = 0; i < LB_IDLE_CONTEXTS; i++) {
     lb_context *c = atomic_exchange(&s->idle[i], NULL);  // not in use

@@ -47,6 +47,8 @@ typedef struct lb_session_options {
   bool reusable;       // likewise
   unsigned checks;     // bits of lb_memory_check
   lb_fusion fusion;
+  // LIVE: fuses wherever it is right, without observing whether it pays.
+  bool fusion_untried;
   // Gets samples of pending slots; borrowed, outlives the session. NULL: no
   // kernels are compiled.
   lb_service *service;
@@ -167,7 +169,7 @@ typedef struct lb_session_stats {
   size_t packings;               // constants packed so far
   size_t programs;               // alive, including the current one
   uint64_t version;              // of the current one
-  uint64_t ragged_runs;          // without padding: see session/ragged.h
+  uint64_t ragged_runs;          // without padding
   size_t own_bytes;  // of programs, and of idle contexts without values
 } lb_session_stats;
 void lb_session_stats_get(lb_session *s, lb_session_stats *out);

@@ -44,6 +44,7 @@ def engines(form, mask):
 def open_as(fusion, model):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LIMBER_FUSION", fusion)
+        patch.setenv("LIMBER_FUSION_TRIALS", "off")
         return limber.InferenceSession(model)
 
 
@@ -174,6 +175,7 @@ def test_large_batches_run_in_groups():
 
 def test_deterministic_sessions_compute_padding(monkeypatch):
     monkeypatch.setenv("LIMBER_FUSION", "live")
+    monkeypatch.setenv("LIMBER_FUSION_TRIALS", "off")
     model = FORMS["distilbert"]("int64").SerializeToString()
     session = limber.load(model, deterministic=True)
     theirs = engines("distilbert", "int64")[-1]
