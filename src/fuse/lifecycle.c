@@ -43,10 +43,9 @@ static bool has_lost_its_reason(const lb_fusion_candidate *c,
   return s->original.n >= KNOWN_TIMES && !lb_is_fusion_viable(c, s);
 }
 
-static lb_fusion_action compare(lb_fusion_life *l,
-                                const lb_fusion_candidate *c,
+static lb_fusion_action compare(lb_fusion_life *l, const lb_fusion_candidate *c,
                                 const lb_dataflow_stats *s, uint64_t runs) {
-  lb_fusion_verdict v = lb_judge_fusion(s);
+  lb_fusion_result v = lb_fusion_compare(s);
   if (v == LB_FUSION_LOSES) {
     measure(l, s);
     return reject(l, runs);

@@ -1,5 +1,5 @@
-// fuse/lifecycle_test.c -- simulated streams of runs: a fusion is deployed where
-// it pays, and undone where it does not, within a bounded number of runs.
+// fuse/lifecycle_test.c -- simulated streams of runs: a fusion is deployed
+// where it pays, and undone where it does not, within a bounded number of runs.
 #include "fuse/lifecycle.h"
 
 #include <math.h>
@@ -47,8 +47,8 @@ static void look(world *w) {
 }
 
 static void run(world *w) {
-  bool fused = w->share > 0 &&
-               lb_fusion_chooses(w->life.phase, w->eligible++, true);
+  bool fused =
+      w->share > 0 && lb_fusion_chooses(w->life.phase, w->eligible++, true);
   double ns = 80000 * noise(w);
   if (fused) ns *= (1 - w->share) * w->factor;
   lb_window_add(&w->guard, 1, HALF_LIFE);
@@ -96,7 +96,8 @@ static void a_fusion_that_never_pays_is_tried_ever_more_rarely(void **state) {
   world w = begin(0.5, 2.4);
   for (int i = 0; i < 20000; i++) run(&w);
   assert_in_range(w.deployed, 1, 6);
-  assert_int_equal(w.deployed, w.life.undone + (w.life.phase == LB_FUSION_TRYING));
+  assert_int_equal(w.deployed,
+                   w.life.undone + (w.life.phase == LB_FUSION_TRYING));
   assert_true(w.life.accuracy < 0.7);
 }
 

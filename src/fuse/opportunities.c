@@ -4,16 +4,17 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define MIN_RUNS 8          // observed before anything is proposed
-#define MARGIN 0.03         // of the original's time, beyond the cost
-#define BYTES_PER_NS 4.0    // copying scattered rows
-#define GUARD_NS 1.0        // reading an element of the mask
-#define MIN_TIMES 6         // of each graph before a verdict
-#define SLACK 0.03          // of the logarithm: a fusion that is slower by less
-                            // stays
-#define CLEARLY_SLOWER 0.35 // of the logarithm: 1.4 times as slow
-#define ENOUGH_TIMES 24     // without a difference there is none
-#define LEARNING 0.3        // weight of a new error
+#define MIN_RUNS 8        // observed before anything is proposed
+#define MARGIN 0.03       // of the original's time, beyond the cost
+#define BYTES_PER_NS 4.0  // copying scattered rows
+#define GUARD_NS 1.0      // reading an element of the mask
+#define MIN_TIMES 6       // of each graph before a result
+#define SLACK \
+  0.03  // of the logarithm: a fusion that is slower by less
+        // stays
+#define CLEARLY_SLOWER 0.35  // of the logarithm: 1.4 times as slow
+#define ENOUGH_TIMES 24      // without a difference there is none
+#define LEARNING 0.3         // weight of a new error
 
 static double original_ns(const lb_dataflow_stats *s) {
   return exp(s->original.mean);
@@ -61,8 +62,8 @@ uint32_t lb_find_fusion_opportunities(const lb_dataflow_stats *stats,
     if (!lb_is_fusion_viable(&candidates[i], &stats[i])) continue;
     uint32_t at = found++;
     double gain = net_gain(&candidates[i], &stats[i]);
-    for (; at > 0 && net_gain(&candidates[out[at - 1]], &stats[out[at - 1]]) <
-                         gain;
+    for (; at > 0 &&
+           net_gain(&candidates[out[at - 1]], &stats[out[at - 1]]) < gain;
          at--)
       out[at] = out[at - 1];
     out[at] = i;
@@ -70,7 +71,7 @@ uint32_t lb_find_fusion_opportunities(const lb_dataflow_stats *stats,
   return found;
 }
 
-lb_fusion_verdict lb_judge_fusion(const lb_dataflow_stats *s) {
+lb_fusion_result lb_fusion_compare(const lb_dataflow_stats *s) {
   const lb_window_summary *a = &s->original, *b = &s->fused;
   if (a->n < MIN_TIMES || b->n < MIN_TIMES) return LB_FUSION_OPEN;
   double slower = b->mean - a->mean;

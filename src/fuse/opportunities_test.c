@@ -1,5 +1,5 @@
 // fuse/opportunities_test.c -- recorded statistics give the same proposals and
-// verdicts, without a model.
+// results, without a model.
 #include "fuse/opportunities.h"
 
 #include <math.h>
@@ -75,21 +75,21 @@ static void the_most_worthwhile_comes_first(void **state) {
   assert_int_equal(lb_find_fusion_opportunities(stats, all, 4, found), 2);
 }
 
-static lb_fusion_verdict judge(double ratio, double error, double n) {
+static lb_fusion_result result_at(double ratio, double error, double n) {
   lb_dataflow_stats s = {.original = about(5, error, n),
                          .fused = about(5 + log(ratio), error, n)};
-  return lb_judge_fusion(&s);
+  return lb_fusion_compare(&s);
 }
 
-static void verdicts_wait_for_certainty(void **state) {
+static void results_wait_for_certainty(void **state) {
   (void)state;
-  assert_int_equal(judge(0.6, 0.05, 4), LB_FUSION_OPEN);
-  assert_int_equal(judge(0.6, 0.05, 10), LB_FUSION_PAYS);
-  assert_int_equal(judge(1, 0.2, 10), LB_FUSION_OPEN);
-  assert_int_equal(judge(0.95, 0.2, 30), LB_FUSION_PAYS);
-  assert_int_equal(judge(1.05, 0.2, 30), LB_FUSION_LOSES);
-  assert_int_equal(judge(1.2, 0.02, 10), LB_FUSION_LOSES);
-  assert_int_equal(judge(1.5, 1, 7), LB_FUSION_LOSES);
+  assert_int_equal(result_at(0.6, 0.05, 4), LB_FUSION_OPEN);
+  assert_int_equal(result_at(0.6, 0.05, 10), LB_FUSION_PAYS);
+  assert_int_equal(result_at(1, 0.2, 10), LB_FUSION_OPEN);
+  assert_int_equal(result_at(0.95, 0.2, 30), LB_FUSION_PAYS);
+  assert_int_equal(result_at(1.05, 0.2, 30), LB_FUSION_LOSES);
+  assert_int_equal(result_at(1.2, 0.02, 10), LB_FUSION_LOSES);
+  assert_int_equal(result_at(1.5, 1, 7), LB_FUSION_LOSES);
 }
 
 static void accuracy_follows_the_errors(void **state) {
@@ -107,7 +107,7 @@ int main(void) {
       cmocka_unit_test(a_few_runs_prove_nothing),
       cmocka_unit_test(cheap_positions_do_not_pay_for_packing),
       cmocka_unit_test(the_most_worthwhile_comes_first),
-      cmocka_unit_test(verdicts_wait_for_certainty),
+      cmocka_unit_test(results_wait_for_certainty),
       cmocka_unit_test(accuracy_follows_the_errors),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,10 +19,10 @@ enum {  // bits: how a value is needed
 
 typedef struct lb_rebuild {
   const lb_tokens *tokens;
-  uint8_t *needs;  // by value id
-  uint8_t *used;   // by node id: the needs of its outputs
-  uint8_t *sinks;  // by node id: lb_sink
-  bool first;      // some sink is LB_SINK_FIRST
+  uint8_t *needs;      // by value id
+  uint8_t *used;       // by node id: the needs of its outputs
+  uint8_t *sinks;      // by node id: lb_sink
+  bool first;          // some sink is LB_SINK_FIRST
   uint32_t row_bytes;  // of whole values, read for each token
   lb_graph *graph;
   lb_value **whole, **packed;  // by value id, in the new graph; NULL: none yet

@@ -184,14 +184,16 @@ static bool is_zero_at_padding(const visit *v) {
   switch (v->node->op) {
     case LB_OP_Mul:
       for (int i = 0; i < 2; i++)
-        if (in[i].kind == LB_TOKENS_ROWS ? in[i].zero
-                                         : is_number(in[i]) && !in[i].masked)
+        if (in[i].kind == LB_TOKENS_ROWS
+                ? in[i].zero
+                : is_number(in[i]) && in[i].masked == 0)
           return true;
       return false;
     case LB_OP_Where: {
       if (in[0].kind != LB_TOKENS_MASK) return false;
       lb_token_fact at = in[in[0].masked != 0 ? 1 : 2];
-      return at.kind == LB_TOKENS_ROWS ? at.zero : is_number(at) && !at.masked;
+      return at.kind == LB_TOKENS_ROWS ? at.zero
+                                       : is_number(at) && at.masked == 0;
     }
     case LB_OP_Div:
     case LB_OP_Cast:

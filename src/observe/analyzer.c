@@ -21,15 +21,15 @@
 #define IDLE_NS INT64_C(1000000000)  // after a second without any
 #define IDLE_PERIODS 50
 
-typedef struct sample {
+typedef struct observation {
   uint32_t point;
   float value;
-} sample;
+} observation;
 
 typedef struct ring {
   _Alignas(64) atomic_bool claimed;
   atomic_uint head, tail;  // written; read. They wrap around.
-  sample samples[RING_SAMPLES];
+  observation samples[RING_SAMPLES];
 } ring;
 
 struct lb_analyzer {
@@ -55,7 +55,7 @@ static void put(lb_analyzer *a, ring *r, uint32_t point, float value) {
     atomic_fetch_add_explicit(&a->dropped, 1, memory_order_relaxed);
     return;
   }
-  r->samples[head % RING_SAMPLES] = (sample){point, value};
+  r->samples[head % RING_SAMPLES] = (observation){point, value};
   atomic_store_explicit(&r->head, head + 1, memory_order_release);
 }
 
@@ -79,7 +79,7 @@ static unsigned drain_ring(lb_analyzer *a, ring *r) {
   unsigned head = atomic_load_explicit(&r->head, memory_order_acquire);
   unsigned n = head - tail;
   for (; tail != head; tail++) {
-    sample s = r->samples[tail % RING_SAMPLES];
+    observation s = r->samples[tail % RING_SAMPLES];
     if (s.point < LB_POINTS)
       lb_window_add(&a->windows[s.point], (double)s.value, a->half_life);
   }

@@ -3,7 +3,8 @@
 //
 // A *point* is something that runs observe, such as the share of padding in a
 // mask; it is a number below LB_POINTS. Runs write samples into rings and never
-// wait: a sample that finds no room is dropped and counted. The analyzer's
+// wait: a sample for which all
+// rings are full is dropped and counted. The analyzer's
 // thread moves them into windows (observe/window.h) and hands a consistent
 // snapshot of all points to its owner.
 //

@@ -4,9 +4,9 @@
 #include <math.h>
 #include <stddef.h>
 
-#define CONFIDENCE 1.96   // standard errors: 95 %
-#define DRIFT 4.0         // standard errors of the recent mean
-#define RECENT 8          // fraction of the half-life
+#define CONFIDENCE 1.96  // standard errors: 95 %
+#define DRIFT 4.0        // standard errors of the recent mean
+#define RECENT 8         // fraction of the half-life
 #define MIN_DEVIATION 1e-9
 
 // West's update of mean and variance with a decay.
@@ -14,8 +14,7 @@ static void update(double *weight, double *mean, double *variance, double keep,
                    double x) {
   double before = *weight * keep, after = before + 1, delta = x - *mean;
   *mean += delta / after;
-  if (variance)
-    *variance = (before * *variance + delta * (x - *mean)) / after;
+  if (variance) *variance = (before * *variance + delta * (x - *mean)) / after;
   *weight = after;
 }
 
@@ -38,7 +37,6 @@ lb_window_summary lb_window_summarise(const lb_window *w) {
   s.upper = s.mean + error;
   // The recent mean is part of the mean, which makes this test cautious.
   double noise = deviation / sqrt(w->recent_weight) + MIN_DEVIATION;
-  s.drifted =
-      s.n >= 2 * RECENT && fabs(w->recent - w->mean) > DRIFT * noise;
+  s.drifted = s.n >= 2 * RECENT && fabs(w->recent - w->mean) > DRIFT * noise;
   return s;
 }

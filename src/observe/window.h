@@ -16,7 +16,7 @@ typedef struct lb_window {  // {0}: empty
 } lb_window;
 
 typedef struct lb_window_summary {
-  double n;             // numbers that the mean stands for
+  double n;  // numbers that the mean stands for
   double mean;
   double lower, upper;  // of the mean, at 95 %; infinite for fewer than two
   bool drifted;  // recent numbers differ from the others by more than chance

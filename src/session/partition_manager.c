@@ -11,9 +11,9 @@
 #include "session/microbatch.h"
 #include "session/ragged.h"
 
-#define HALF_LIFE 64     // samples
-#define FIRST_RUNS 64    // whose masks are all looked at
-#define LOOK_EVERY 4     // later, while nothing is fused
+#define HALF_LIFE 64   // samples
+#define FIRST_RUNS 64  // whose masks are all looked at
+#define LOOK_EVERY 4   // later, while nothing is fused
 
 enum { POINT_GUARD, POINT_PADDING, POINT_ORIGINAL, POINT_FUSED };
 
@@ -48,8 +48,9 @@ static void log_action(const lb_partition_manager *m, lb_fusion_action action,
       [LB_FUSION_STAY] = NULL,
       [LB_FUSION_DEPLOY] = "runs without padding are tried",
       [LB_FUSION_KEEP] = "padding is left out from now on",
-      [LB_FUSION_REMEASURE] = "run times have changed: runs without padding "
-                              "are tried again",
+      [LB_FUSION_REMEASURE] =
+          "run times have changed: runs without padding "
+          "are tried again",
       [LB_FUSION_WITHDRAW] = "padding is computed again"};
   if (!what[action]) return;
   lb_log_line(m->s->options.log, LB_LOG_INFO,
@@ -104,8 +105,7 @@ static void sample(lb_partition_manager *m, const lb_context *c, uint32_t point,
 }
 
 static lb_fusion_phase phase_of(const lb_partition_manager *m) {
-  return (lb_fusion_phase)atomic_load_explicit(&m->phase,
-                                               memory_order_acquire);
+  return (lb_fusion_phase)atomic_load_explicit(&m->phase, memory_order_acquire);
 }
 
 // Times are those of a position, padding included.

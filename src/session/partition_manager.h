@@ -7,10 +7,12 @@
 // (fuse/lifecycle.h) for a decision and acts on it.
 //
 // (1) Versions are built on the analyzer's thread, never by a run. A run reads
-//     the deployed one by one atomic load, keeps it to its end, and never waits.
+//     the deployed one by one atomic load, keeps it to its end, and never
+//     waits.
 // (2) A run whose guard does not hold is that of the original.
 // (3) A time counts only if every kernel of the run was compiled.
-// (4) A version that was withdrawn stays in memory until the session ends: there
+// (4) A version that was withdrawn stays in memory until the session ends:
+// there
 //     is at most one.
 #ifndef LB_SESSION_PARTITION_MANAGER_H
 #define LB_SESSION_PARTITION_MANAGER_H

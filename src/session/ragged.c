@@ -31,8 +31,7 @@ static bool read_mask(const lb_tensor *t, uint8_t *valid) {
 }
 
 // False if there is no token, or not the one that is selected of each sequence.
-static bool count_tokens(lb_ragged_batch *b, const uint8_t *valid,
-                         bool first) {
+static bool count_tokens(lb_ragged_batch *b, const uint8_t *valid, bool first) {
   b->tokens = 0;
   for (int64_t i = 0; i < b->sequences; i++, valid += b->length) {
     int64_t n = 0;
@@ -75,8 +74,7 @@ lb_status lb_ragged_check(const lb_ragged *r, lb_context *c,
   uint8_t *valid = lb_arena_alloc(&c->parts, (size_t)all, 1);
   b->segments = lb_arena_new(&c->parts, int64_t, (size_t)b->sequences + 1);
   if (!valid || !b->segments) return lb_oom();
-  guard->holds =
-      read_mask(mask, valid) && count_tokens(b, valid, r->first);
+  guard->holds = read_mask(mask, valid) && count_tokens(b, valid, r->first);
   if (!guard->holds) return LB_OK;
   guard->padding = (double)(all - b->tokens) / (double)all;
   guard->pays = guard->padding * 100 >= MIN_PADDING;

@@ -12,9 +12,9 @@
 #include "session/ragged_groups.h"
 
 typedef struct lb_ragged_guard {
-  bool holds;          // apart from how much padding there is
-  bool pays;           // it holds, and there is enough padding
-  double padding;      // share of the positions
+  bool holds;             // apart from how much padding there is
+  bool pays;              // it holds, and there is enough padding
+  double padding;         // share of the positions
   lb_ragged_batch batch;  // if it pays: the tokens, in the context's memory
 } lb_ragged_guard;
 

@@ -269,16 +269,10 @@ static size_t limit_of(size_t a, size_t b) {
   return a < b ? a : b;
 }
 
-static lb_status run_main(lb_session *s, lb_context *c, const lb_tensor *in,
-                          lb_output *out) {
-  lb_partition_manager *m = s->partition_manager;
-  return m ? lb_partition_manager_run(m, c, in, out)
-           : lb_microbatch_run(s, c, in, out);
-}
-
 lb_status lb_session_run_with(lb_session *s, const lb_tensor *inputs,
                               lb_output *outputs, const lb_run_how *how) {
   lb_lru *lru = s->options.slots ? s->options.slots->lru : NULL;
+  lb_partition_manager *m = s->partition_manager;
   lb_context *c;
   int64_t start = lb_event_start(s->options.events);
   LB_TRY(lb_check_inputs(s->graph, inputs));
@@ -296,7 +290,8 @@ lb_status lb_session_run_with(lb_session *s, const lb_tensor *inputs,
   lb_pool_enter(pool);
   lb_lru_enter(lru, c->reader);
   lb_caller_enter();
-  lb_status st = run_main(s, c, inputs, outputs);
+  lb_status st = m ? lb_partition_manager_run(m, c, inputs, outputs)
+                   : lb_microbatch_run(s, c, inputs, outputs);
   lb_caller_leave();
   lb_lru_leave(lru, c->reader);
   lb_pool_leave(pool);
