@@ -25,6 +25,7 @@ import primitives
 import report
 import shapes
 import first_run
+import fusion
 import start
 import stream
 import priority
@@ -48,6 +49,7 @@ SUITES = {
     "trials": (trials.Trials, "kernel trials: kept, demoted, and planted ones"),
     "priority": (priority.Priority, "compile queue by priority, against FIFO"),
     "kernels": (kernels.Kernels, "each kernel against one core's roofline"),
+    "fusion": (fusion.Fusion, "padded batches, live fusion against static"),
     "tune": (tune.Tune, "the chosen tile sizes against all others"),
 }
 PEERS = ["onnxruntime", "openvino"]
@@ -178,7 +180,7 @@ def models_of(text):
 
 def context_of(options):
     chosen = ["onnxruntime"] if options.suite == "pack" else \
-        [] if options.suite in ("trials", "priority") else PEERS
+        [] if options.suite in ("trials", "priority", "fusion") else PEERS
     if options.peers is not None:
         chosen = [p for p in options.peers.split(",") if p]
     environments = {p: environment(None, options.suite) for p in chosen}
