@@ -61,20 +61,30 @@ static bool suits_results(const lb_ragged *r, const lb_output *out) {
   return true;
 }
 
+static lb_status make_dense(lb_context *c, lb_tensor *mask) {
+  lb_tensor from = *mask;
+  if (lb_tensor_is_dense(mask)) return LB_OK;
+  lb_tensor_dense(mask);
+  mask->data = lb_arena_alloc(&c->parts, lb_tensor_bytes(mask), 8);
+  if (!mask->data) return lb_oom();
+  lb_tensor_copy(&from, mask);
+  return LB_OK;
+}
+
 lb_status lb_ragged_check(const lb_ragged *r, lb_context *c,
                           const lb_tensor *in, const lb_output *out,
                           lb_ragged_guard *guard) {
-  const lb_tensor *mask = &in[r->mask];
+  lb_tensor mask = in[r->mask];
   lb_ragged_batch *b = &guard->batch;
-  int64_t all = lb_tensor_count(mask);
+  int64_t all = lb_tensor_count(&mask);
   *guard = (lb_ragged_guard){
-      .batch = {.sequences = mask->dims[0], .length = mask->dims[1]}};
-  if (all == 0 || !lb_tensor_is_dense(mask) || !suits_results(r, out))
-    return LB_OK;
+      .batch = {.sequences = mask.dims[0], .length = mask.dims[1]}};
+  if (all == 0 || !suits_results(r, out)) return LB_OK;
+  LB_TRY(make_dense(c, &mask));
   uint8_t *valid = lb_arena_alloc(&c->parts, (size_t)all, 1);
   b->segments = lb_arena_new(&c->parts, int64_t, (size_t)b->sequences + 1);
   if (!valid || !b->segments) return lb_oom();
-  guard->holds = read_mask(mask, valid) && count_tokens(b, valid, r->first);
+  guard->holds = read_mask(&mask, valid) && count_tokens(b, valid, r->first);
   if (!guard->holds) return LB_OK;
   guard->padding = (double)(all - b->tokens) / (double)all;
   guard->pays = guard->padding * 100 >= MIN_PADDING;

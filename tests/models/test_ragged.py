@@ -135,6 +135,18 @@ def test_a_sequence_without_tokens(form, left_out):
     check(form, "int64", mask, rng, left_out=0)
 
 
+def test_inputs_may_be_strided():
+    rng = np.random.default_rng(12)
+    live, _, theirs = engines("distilbert", "int64")
+    feeds = draw(theirs, right_padded(rng, 60, 100), np.int64, rng)
+    strided = {name: np.repeat(x, 2, 1)[:, ::2] for name, x in feeds.items()}
+    before = live.stats().ragged_runs
+    for _ in range(2):
+        reference.assert_close("sentence_embedding", live.run(None, strided)[0],
+                               theirs.run(None, feeds)[0])
+    assert live.stats().ragged_runs == before + 2
+
+
 def test_full_masks_run_as_they_are_written():
     rng = np.random.default_rng(6)
     check("bert", "int64", np.ones([4, 11], bool), rng, left_out=0)
