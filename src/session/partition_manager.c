@@ -25,7 +25,7 @@ struct lb_partition_manager {
   atomic_int phase;       // lb_fusion_phase: that of `life`, for runs
   lb_fusion_life life;    // used by the analyzer's function only
   atomic_ullong runs, eligible, fused_runs;
-  atomic_bool compiled;  // some fused run had all kernels
+  atomic_bool compiled;  // some fused run counted
   atomic_size_t token_bytes;
 };
 
@@ -88,13 +88,20 @@ static void decide(void *user, const lb_snapshot *now) {
 
 // -- runs --------------------------------------------------------------------
 
-// Whether every launch of the context's last plan has a compiled kernel, or one
-// of the pack.
-static bool has_all_kernels(const lb_context *c) {
+static bool takes_most_time(const lb_spec *s) {
+  return s->form == LB_FORM_MATMUL || s->form == LB_FORM_ATTENTION ||
+         s->form == LB_FORM_CONV;
+}
+
+// Whether each matmul, attention and convolution of the context's last plan has
+// a kernel, compiled or of the pack. The cover of other launches is slower by
+// little.
+static bool has_kernels(const lb_context *c) {
   const lb_plan *p = c->last;
   for (uint32_t i = 0; p && i < p->n_steps; i++)
     for (const lb_launch *l = p->steps[i].launch; l; l = l->next)
-      if (!lb_slot_kernel(l->slot)) return false;
+      if (takes_most_time(&l->slot->key.spec) && !lb_slot_kernel(l->slot))
+        return false;
   return p != NULL;
 }
 
@@ -114,7 +121,7 @@ static void sample_time(lb_partition_manager *m, const lb_context *c,
                         int64_t start) {
   double ns = (double)(lb_clock_ns() - start);
   double positions = (double)(guard->batch.sequences * guard->batch.length);
-  if (!has_all_kernels(c)) return;
+  if (!has_kernels(c)) return;
   if (point == POINT_FUSED)
     atomic_store_explicit(&m->compiled, true, memory_order_relaxed);
   sample(m, c, point, log(ns / positions));

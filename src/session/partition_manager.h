@@ -10,7 +10,8 @@
 //     the deployed one by one atomic load, keeps it to its end, and never
 //     waits.
 // (2) A run whose guard does not hold is that of the original.
-// (3) A time counts only if every kernel of the run was compiled.
+// (3) A time counts only if every matmul, attention and convolution of the run
+//     had a kernel.
 // (4) A version that was withdrawn stays in memory until the session ends:
 // there
 //     is at most one.
