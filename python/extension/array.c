@@ -1,5 +1,7 @@
 // python/extension/array.c -- numpy arrays as inputs and outputs, without
 // copies: inputs that are not contiguous are passed with their strides.
+#include <string.h>
+
 #include "extension.h"
 
 // numpy's PyArrayInterface, as its documentation defines it.
@@ -109,6 +111,7 @@ bool lb_array_read(PyObject *value, limber_dtype wanted, limber_tensor *out,
   Py_INCREF(value);
   refs[0] = value;
   int done = try_read(value, wanted, out, strides, &refs[1]);
+  if (!done && !refs[1]) done = lb_dlpack_read(value, out, strides, &refs[1]);
   if (done) return done > 0;
   PyObject *array =
       PyObject_CallFunction(lb_python.to_array, "Os", value,
@@ -119,6 +122,26 @@ bool lb_array_read(PyObject *value, limber_dtype wanted, limber_tensor *out,
   if (!array) return false;
   done = try_read(array, wanted, out, strides, &refs[1]);
   return done > 0 || (done == 0 && reject(array, "cannot be read"));
+}
+
+bool lb_array_target(PyObject *array, limber_tensor *out) {
+  PyObject *capsule = PyObject_GetAttr(array, lb_python.array_struct);
+  const array_struct *a = capsule ? PyCapsule_GetPointer(capsule, NULL) : NULL;
+  bool good = false;
+  if (a && (a->flags & READABLE) != READABLE) {
+    reject(array, "is not aligned or not in native byte order");
+  } else if (a && !(a->flags & CONTIGUOUS)) {
+    reject(array, "is not C-contiguous; bind numpy.empty(shape, dtype)");
+  } else if (a && !(a->flags & WRITEABLE)) {
+    reject(array, "is read-only");
+  } else if (a) {
+    good = fill(a, array, out->dtype, out);
+    out->bytes = limber_dtype_size(out->dtype);
+    for (int i = 0; good && i < out->rank; i++)
+      out->bytes *= (size_t)out->dims[i];
+  }
+  Py_XDECREF(capsule);  // the array keeps the memory
+  return good;
 }
 
 // -- outputs -----------------------------------------------------------------
@@ -199,6 +222,27 @@ PyObject *lb_array_new(limber_tensor *tensor, PyObject *runtime) {
       PyObject_CallFunctionObjArgs(lb_python.as_bfloat16, array, NULL);
   Py_DECREF(array);
   return view;
+}
+
+PyObject *lb_array_memory(PyObject *array) {
+  PyObject *base = PyObject_GetAttrString(array, "base");
+  if (base && PyTuple_Check(base)) {  // numpy 2.4 and later: with the capsule
+    PyObject *first = PyTuple_GetItem(base, 0);
+    Py_XINCREF(first);
+    Py_DECREF(base);
+    base = first;
+  }
+  if (base && Py_TYPE(base) == memory_type) return base;
+  if (!base) PyErr_Clear();
+  Py_XDECREF(base);
+  return NULL;
+}
+
+void lb_memory_swap(PyObject *self, limber_tensor *tensor) {
+  memory *m = (memory *)self;
+  limber_tensor before = m->tensor;
+  m->tensor = *tensor;
+  *tensor = before;
 }
 
 static PyGetSetDef memory_fields[] = {

@@ -74,7 +74,8 @@ PyMethodDef lb_cache_methods[] = {
      "get_cache_capacity()\n--\n\nReturns the byte budget of this process for\n"
      "compiled kernels and primitives."},
     {"set_cache_capacity", set_capacity, METH_O,
-     "set_cache_capacity(bytes)\n--\n\nSets that budget and evicts entries at\n"
+     "set_cache_capacity(bytes, /)\n--\n\nSets that budget and evicts entries "
+     "at\n"
      "once, no more than necessary. 0: no compiled kernel is kept."},
     {"cache_stats", stats, METH_NOARGS,
      "cache_stats()\n--\n\nReturns the cache statistics of this process as a\n"

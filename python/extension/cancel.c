@@ -71,7 +71,11 @@ static PyGetSetDef values[] = {
 static PyType_Slot slots[] = {
     {Py_tp_doc,
      "Cancels runs from another thread: run(names, feeds, cancel=c), then "
-     "c.trigger()."},
+     "c.trigger().\n\n"
+     "    >>> c = limber.Cancel()\n"
+     "    >>> c.trigger()\n"
+     "    >>> c.triggered\n"
+     "    True\n"},
     {Py_tp_init, cancel_init},
     {Py_tp_dealloc, cancel_dealloc},
     {Py_tp_methods, methods},

@@ -20,10 +20,12 @@ typedef struct imports {
   PyObject *to_array;     // (value, dtype name or None) -> readable array
   PyObject *asarray;      // numpy.asarray
   PyObject *as_bfloat16;  // (array of two-byte elements) -> bfloat16 view
+  PyObject *leading;      // (array, dims) -> view of its first elements
   PyObject *model_errors, *run_errors;  // exception classes by status
   PyObject *array_struct;               // "__array_struct__"
   PyObject *cancel;                     // the type limber.Cancel
   PyObject *event;                      // the type limber.Event
+  PyObject *session;                    // the type limber._limber.Session
 } imports;
 extern imports lb_python;
 
@@ -46,6 +48,26 @@ bool lb_array_read(PyObject *value, limber_dtype wanted, limber_tensor *out,
 // Returns a numpy array that owns the tensor's memory and keeps `runtime`,
 // which may be NULL, alive. Takes ownership of the tensor, on failure too.
 PyObject *lb_array_new(limber_tensor *tensor, PyObject *runtime);
+
+// Fills dtype, dims, data and bytes of `out` from a contiguous array that can
+// be written to; it must live as long as `out` is used. out->dtype is the dtype
+// that the model expects. Returns false with an exception set.
+bool lb_array_target(PyObject *array, limber_tensor *out);
+
+// Returns a new reference to the object that owns the memory of an array that
+// lb_array_new has made, or NULL without an exception.
+PyObject *lb_array_memory(PyObject *array);
+// Exchanges the tensor that such an object owns. The array must not be read
+// until it owns its tensor again.
+void lb_memory_swap(PyObject *memory, limber_tensor *tensor);
+
+// -- dlpack.c ----------------------------------------------------------------
+
+// Fills `out` from a value that has __dlpack__. Returns 1 if *ref keeps the
+// memory alive, 0 without an exception if the value cannot be read so, -1 with
+// an exception. `strides` is as for lb_array_read.
+int lb_dlpack_read(PyObject *value, limber_tensor *out, int64_t *strides,
+                   PyObject **ref);
 
 // Returns the handle of a limber.Cancel, which still owns it, or NULL for None.
 // Returns false with an exception set.
@@ -70,7 +92,10 @@ bool lb_runtime_new(int threads, int log_level, PyObject *listener,
 extern PyMethodDef lb_cache_methods[];
 
 bool lb_array_init(PyObject *module);
+bool lb_binding_init(PyObject *module);
 bool lb_cancel_init(PyObject *module);
+bool lb_dlpack_init(PyObject *module);
+bool lb_primitive_init(PyObject *module);
 bool lb_runtime_init(PyObject *module);
 bool lb_session_init(PyObject *module);
 

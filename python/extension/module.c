@@ -32,6 +32,7 @@ static bool import_all(void) {
   return i->array_struct && import("numpy", "asarray", &i->asarray) &&
          import("limber._arrays", "to_array", &i->to_array) &&
          import("limber._arrays", "as_bfloat16", &i->as_bfloat16) &&
+         import("limber._arrays", "leading", &i->leading) &&
          import("limber._events", "Event", &i->event) &&
          import("limber._errors", "MODEL", &i->model_errors) &&
          import("limber._errors", "RUN", &i->run_errors);
@@ -48,7 +49,9 @@ PyMODINIT_FUNC PyInit__limber(void) {
   if (!lb_python.array_struct && !import_all()) return NULL;
   PyObject *module = PyModule_Create(&definition);
   if (module && lb_array_init(module) && lb_cancel_init(module) &&
-      lb_runtime_init(module) && lb_session_init(module) &&
+      lb_dlpack_init(module) && lb_runtime_init(module) &&
+      lb_session_init(module) && lb_binding_init(module) &&
+      lb_primitive_init(module) &&
       !PyModule_AddStringConstant(module, "version", limber_version()))
     return module;
   Py_XDECREF(module);

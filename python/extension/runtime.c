@@ -64,15 +64,12 @@ static void runtime_free(PyObject *capsule) {
   Py_XDECREF(listener);
 }
 
-bool lb_runtime_new(int threads, int log_level, PyObject *listener,
-                    PyObject **out) {
-  if (listener == Py_None) listener = NULL;
-  *out = NULL;
-  if (!threads && !log_level && !listener) return true;
-  if (listener && !PyCallable_Check(listener)) {
-    PyErr_Format(PyExc_TypeError, "event must be callable, not %R", listener);
-    return false;
-  }
+// Runtimes that differ from the default one in nothing but their log level, by
+// that level: sessions share them, and their threads, until the process exits.
+static PyObject *by_level[LIMBER_LOG_DEBUG + 1];
+
+static bool runtime_create(int threads, int log_level, PyObject *listener,
+                           PyObject **out) {
   limber_runtime_options o = LIMBER_RUNTIME_OPTIONS_INIT;
   limber_runtime *r;
   o.threads = threads;
@@ -88,6 +85,25 @@ bool lb_runtime_new(int threads, int log_level, PyObject *listener,
   }
   Py_XINCREF(listener);
   PyCapsule_SetContext(*out, listener);
+  return true;
+}
+
+bool lb_runtime_new(int threads, int log_level, PyObject *listener,
+                    PyObject **out) {
+  if (listener == Py_None) listener = NULL;
+  *out = NULL;
+  if (listener && !PyCallable_Check(listener)) {
+    PyErr_Format(PyExc_TypeError, "event must be callable, not %R", listener);
+    return false;
+  }
+  if (threads || listener)
+    return runtime_create(threads, log_level, listener, out);
+  if (log_level <= LIMBER_LOG_DEFAULT || log_level > LIMBER_LOG_DEBUG)
+    return true;
+  PyObject **shared = &by_level[log_level];
+  if (!*shared && !runtime_create(0, log_level, NULL, shared)) return false;
+  Py_INCREF(*shared);
+  *out = *shared;
   return true;
 }
 

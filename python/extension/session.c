@@ -1,24 +1,44 @@
 // python/extension/session.c -- the type limber._limber.Session: a model, which
 // is loaded and run with the GIL released.
-#include "extension.h"
-
 #include <string.h>
 
-typedef struct session {
-  PyObject_HEAD;
-  limber_session *limber;  // NULL until __init__
-  PyObject *runtime;       // a capsule; NULL: the default one
-  PyObject *source;        // the bytes of a model in memory, or NULL
-  PyObject *input_index, *output_index;  // dict: name to position
-  const limber_value_info *inputs, *outputs;
-  size_t n_inputs, n_outputs;
-} session;
+#include "session.h"
 
-static session *opened(PyObject *self) {
+session *lb_py_opened(PyObject *self) {
   session *s = (session *)self;
-  if (s->limber) return s;
-  PyErr_SetString(PyExc_RuntimeError, "the session was not opened");
+  if (s->limber && !s->closing) return s;
+  PyErr_SetString(PyExc_RuntimeError, s->closing ? "the model was closed"
+                                                 : "the model was not opened");
   return NULL;
+}
+
+session *lb_py_enter(PyObject *self) {
+  session *s = lb_py_opened(self);
+  if (s) s->calls++;
+  return s;
+}
+
+static void session_shut(session *s) {
+  limber_session *open = s->limber;
+  s->limber = NULL;
+  s->n_inputs = s->n_outputs = 0;  // their memory is the session's
+  Py_BEGIN_ALLOW_THREADS;
+  limber_session_close(open);
+  Py_END_ALLOW_THREADS;
+}
+
+void lb_py_leave(session *s) {
+  if (--s->calls || !s->closing) return;
+  PyObject *type, *value, *trace;  // closing lets other threads run
+  PyErr_Fetch(&type, &value, &trace);
+  session_shut(s);
+  PyErr_Restore(type, value, trace);
+}
+
+bool lb_py_check(const session *s, limber_status status) {
+  if (!status) return true;
+  lb_raise(s->run_errors, status);
+  return false;
 }
 
 // -- opening -----------------------------------------------------------------
@@ -51,7 +71,7 @@ static bool open_source(session *s, PyObject *source, bool in_memory,
                                               &opened_session)
                  : limber_session_open(r, bytes, o, &opened_session);
   Py_END_ALLOW_THREADS;
-  if (st) return lb_raise(lb_python.model_errors, st);
+  if (st) return lb_raise(s->model_errors, st);
   Py_INCREF(source);
   s->source = source;
   s->limber = opened_session;
@@ -92,6 +112,15 @@ static int read_limit(PyObject *value, void *out) {
   return 1;
 }
 
+static void session_drop(session *s) {
+  Py_CLEAR(s->input_index);
+  Py_CLEAR(s->output_index);
+  Py_CLEAR(s->source);
+  Py_CLEAR(s->runtime);
+  Py_CLEAR(s->model_errors);
+  Py_CLEAR(s->run_errors);
+}
+
 static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
   static char *names[] = {"source",
                           "in_memory",
@@ -109,30 +138,35 @@ static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
                           "event",
                           "load_warmup",
                           "reference",
+                          "errors",
                           "skip",
                           NULL};
   session *s = (session *)self;
   limber_session_options o = LIMBER_SESSION_OPTIONS_INIT;
   PyObject *source, *listener = NULL;
+  PyObject *model_errors = lb_python.model_errors;
+  PyObject *run_errors = lb_python.run_errors;
   int in_memory, threads = 0, log_level = 0, optimize = 1, load_warmup = 1;
   long long iterations = 0;
   const char *compile = NULL, *ops = NULL;
-  if (s->limber) {
-    PyErr_SetString(PyExc_RuntimeError, "the session is open already");
+  if (s->limber || s->closing) {
+    PyErr_SetString(PyExc_RuntimeError, "the model is open already");
     return -1;
   }
   if (!PyArg_ParseTupleAndKeywords(
-          args, keywords, "Sp|iippO&LzpizzOppi", names, &source, &in_memory,
+          args, keywords, "Sp|iippO&LzpizzOpp(OO)i", names, &source, &in_memory,
           &threads, &log_level, &optimize, &o.copy_weights, read_limit,
           &o.memory_limit, &iterations, &o.directory, &o.deterministic,
           &o.prefer_reusable_kernels, &compile, &ops, &listener, &load_warmup,
-          &o.reference, &o.skip))
+          &o.reference, &model_errors, &run_errors, &o.skip))
     return -1;
   if (!choose(&o, compile, ops)) return -1;
   o.optimize = optimize ? 0 : -1;
   o.load_warmup = load_warmup ? 0 : -1;
   o.loop_limit = iterations;
-  Py_CLEAR(s->runtime);  // of an __init__ that failed
+  session_drop(s);  // what an __init__ that failed has left
+  Py_INCREF(s->model_errors = model_errors);
+  Py_INCREF(s->run_errors = run_errors);
   if (!lb_runtime_new(threads, log_level, listener, &s->runtime)) return -1;
   if (!open_source(s, source, in_memory, &o)) return -1;
   s->n_inputs = limber_session_inputs(s->limber, &s->inputs);
@@ -145,588 +179,106 @@ static int session_init(PyObject *self, PyObject *args, PyObject *keywords) {
 static void session_dealloc(PyObject *self) {
   session *s = (session *)self;
   PyTypeObject *type = Py_TYPE(self);
-  Py_BEGIN_ALLOW_THREADS;
-  limber_session_close(s->limber);
-  Py_END_ALLOW_THREADS;
-  Py_XDECREF(s->input_index);
-  Py_XDECREF(s->output_index);
-  Py_XDECREF(s->source);
-  Py_XDECREF(s->runtime);
+  session_shut(s);
+  session_drop(s);
   freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
   release(self);
   Py_DECREF(type);
 }
 
-// -- running -----------------------------------------------------------------
+// -- preparing and freeing ---------------------------------------------------
 
-typedef enum report_kind {
-  REPORT_STEPS,
-  REPORT_ALL,  // steps, then nodes without a step
-  REPORT_NODES,
-} report_kind;
-
-// One call: the tensors, and references that keep their names and memory alive.
-typedef struct python_call {
-  limber_tensor *in, *out;
-  PyObject **refs;       // n_refs; owned
-  size_t *result_index;  // for each requested output: its index in `out`
-  int64_t *strides;      // LIMBER_MAX_RANK for each input
-  size_t n_in, n_out, n_refs, n_requested;
-  size_t cap_in;
-  PyObject *rows;  // the list that receives what is reported, or NULL; borrowed
-  report_kind report;
-  const limber_run_options *options;  // may be NULL; borrowed
-  bool planning;  // inputs may be tuples: the shape of an input without data
-} python_call;
-
-static bool call_init(python_call *c, size_t n_in, size_t n_out) {
-  size_t tensors = (n_in + n_out) * sizeof *c->in;
-  size_t ref_bytes = (2 * n_in + n_out) * sizeof *c->refs;
-  size_t result_index = n_out * sizeof *c->result_index;
-  size_t strides = n_in * LIMBER_MAX_RANK * sizeof *c->strides;
-  *c = (python_call){
-      .in = PyMem_Calloc(1, tensors + ref_bytes + result_index + strides + 1),
-      .cap_in = n_in};
-  if (!c->in) {
-    PyErr_NoMemory();
-    return false;
-  }
-  c->out = c->in + n_in;
-  c->refs = (PyObject **)(c->out + n_out);
-  c->result_index = (size_t *)(c->refs + 2 * n_in + n_out);
-  c->strides = (int64_t *)(c->result_index + n_out);
-  return true;
-}
-
-static void call_fini(python_call *c) {
-  for (size_t i = 0; c->out && i < c->n_out; i++)
-    limber_tensor_free(&c->out[i]);
-  for (size_t i = 0; i < c->n_refs; i++) Py_XDECREF(c->refs[i]);
-  PyMem_Free(c->in);
-}
-
-// Returns the position of a name, or -1 without an exception if the model does
-// not have it.
-static Py_ssize_t position_of(PyObject *index, PyObject *name) {
-  PyObject *position = PyDict_GetItemWithError(index, name);
-  if (position) return PyLong_AsSsize_t(position);
-  return -1;
-}
-
-// Returns a name that the model does not have, so that Limber reports it.
-static const char *unknown_name(python_call *c, PyObject *name) {
-  PyObject *bytes = PyUnicode_Check(name) ? PyUnicode_AsUTF8String(name) : NULL;
-  if (!bytes && !PyErr_Occurred())
-    PyErr_Format(PyExc_TypeError, "names are str, not %R", name);
-  if (!bytes) return NULL;
-  c->refs[c->n_refs++] = bytes;
-  char *text;
-  return PyBytes_AsStringAndSize(bytes, &text, NULL) ? NULL : text;
-}
-
-static bool add_unknown_input(python_call *c, PyObject *name) {
-  static float nothing;
-  if (PyErr_Occurred()) return false;
-  limber_tensor *t = &c->in[c->n_in];
-  *t = (limber_tensor){.dtype = LIMBER_F32, .data = &nothing};
-  t->name = unknown_name(c, name);
-  c->n_in += t->name != NULL;
-  return t->name != NULL;
-}
-
-// True for exceptions about the value, which can be created from a message.
-static bool is_about_value(PyObject *type) {
-  PyObject *invalid = PySequence_GetItem(lb_python.run_errors, LIMBER_INVALID);
-  Py_XDECREF(invalid);  // its module keeps a reference
-  return type == invalid || type == PyExc_ValueError || type == PyExc_TypeError;
-}
-
-// Prefixes the message of the current exception with the input's name.
-static bool name_input(const char *name) {
-  PyObject *type, *value, *trace;
-  PyErr_Fetch(&type, &value, &trace);
-  PyObject *input = is_about_value(type) ? lb_text(name) : NULL;
-  if (!input) {
-    PyErr_Restore(type, value, trace);
-    return false;
-  }
-  PyErr_Format(type, "input '%U': %S", input, value);
-  Py_DECREF(input);
-  Py_XDECREF(type);
-  Py_XDECREF(value);
-  Py_XDECREF(trace);
-  return false;
-}
-
-static bool add_input(python_call *c, const session *s, size_t position,
-                      PyObject *value) {
-  int64_t *strides = c->strides + c->n_in * LIMBER_MAX_RANK;
-  limber_tensor *t = &c->in[c->n_in++];
-  const limber_value_info *info =
-      position < s->n_inputs ? &s->inputs[position] : NULL;
-  PyObject **refs = &c->refs[c->n_refs];
-  c->n_refs += 2;
-  t->name = info ? info->name : NULL;
-  return lb_array_read(value, info ? info->dtype : LIMBER_NONE, t, strides,
-                       refs) ||
-         name_input(info ? info->name : "by position");
-}
-
-static bool add_shape(python_call *c, const session *s, size_t position,
-                      PyObject *dims) {
-  limber_tensor *t = &c->in[c->n_in++];
-  Py_ssize_t rank = PyTuple_Size(dims);
-  t->name = s->inputs[position].name;
-  t->dtype = s->inputs[position].dtype;
-  if (rank > LIMBER_MAX_RANK) {
-    PyErr_Format(PyExc_ValueError, "more than %d dims", LIMBER_MAX_RANK);
-    return name_input(t->name);
-  }
-  for (; t->rank < rank; t->rank++) {
-    t->dims[t->rank] = PyLong_AsLongLong(PyTuple_GetItem(dims, t->rank));
-    if (PyErr_Occurred()) return name_input(t->name);
-  }
-  return true;
-}
-
-static bool add_named_input(python_call *c, const session *s, PyObject *name,
-                            PyObject *value) {
-  Py_ssize_t position = position_of(s->input_index, name);
-  if (position < 0) return add_unknown_input(c, name);
-  if (c->planning && PyTuple_Check(value))
-    return add_shape(c, s, (size_t)position, value);
-  return add_input(c, s, (size_t)position, value);
-}
-
-static bool add_named_inputs(python_call *c, const session *s,
-                             PyObject *feeds) {
-  PyObject *name, *value;
-  Py_ssize_t at = 0;
-  while (feeds && PyDict_Next(feeds, &at, &name, &value)) {
-    if (c->n_in == c->cap_in) {  // reading a value may run Python code
-      PyErr_SetString(PyExc_RuntimeError, "input_feed grew while it was read");
-      return false;
-    }
-    if (!add_named_input(c, s, name, value)) return false;
-  }
-  return true;
-}
-
-static const char *output_name(python_call *c, const session *s,
-                               PyObject *name) {
-  Py_ssize_t position = position_of(s->output_index, name);
-  if (position >= 0) return s->outputs[position].name;
-  return PyErr_Occurred() ? NULL : unknown_name(c, name);
-}
-
-// An output that is requested several times is computed once.
-static void add_output(python_call *c, const char *name) {
-  size_t i = 0;
-  while (i < c->n_out && c->out[i].name != name) i++;
-  if (i == c->n_out) c->out[c->n_out++].name = name;
-  c->result_index[c->n_requested++] = i;
-}
-
-static void add_all_outputs(python_call *c, const session *s) {
-  c->n_out = c->n_requested = s->n_outputs;
-  for (size_t i = 0; i < c->n_out; i++) {
-    c->out[i].name = s->outputs[i].name;
-    c->result_index[i] = i;
-  }
-}
-
-static bool add_outputs(python_call *c, const session *s, PyObject *names,
-                        size_t n) {
-  if (!names) add_all_outputs(c, s);
-  for (size_t i = 0; names && i < n; i++) {
-    PyObject *name = PySequence_GetItem(names, (Py_ssize_t)i);
-    const char *text = name ? output_name(c, s, name) : NULL;
-    Py_XDECREF(name);
-    if (!text) return false;
-    add_output(c, text);
-  }
-  return true;
-}
-
-// The callback creates Python objects, so the GIL is held during the run.
-static bool call_profile(python_call *c, const session *s) {
-  limber_status st;
-  if (c->report == REPORT_NODES)
-    st = limber_session_explain_nodes(s->limber, c->in, c->n_in, c->out,
-                                      c->n_out, NULL, lb_node_row, c->rows);
-  else
-    st = (c->report == REPORT_ALL ? limber_session_explain
-                                  : limber_session_profile)(
-        s->limber, c->in, c->n_in, c->out, c->n_out, lb_step_row, c->rows);
-  if (st) lb_raise(lb_python.run_errors, st);
-  return !PyErr_Occurred();
-}
-
-static bool call_run(python_call *c, const session *s) {
-  limber_status st;
-  if (c->rows) return call_profile(c, s);
-  Py_BEGIN_ALLOW_THREADS;
-  st = limber_session_run(s->limber, c->in, c->n_in, c->out, c->n_out,
-                          c->options);
-  Py_END_ALLOW_THREADS;
-  return !st || lb_raise(lb_python.run_errors, st);
-}
-
-// Returns a copy of the result that is in the list already.
-static PyObject *copy_result(const python_call *c, PyObject *list, size_t i) {
-  size_t first = 0;
-  while (c->result_index[first] != c->result_index[i]) first++;
-  PyObject *array = PyList_GetItem(list, (Py_ssize_t)first);
-  return PyObject_CallMethod(array, "copy", NULL);
-}
-
-static PyObject *call_results(python_call *c, const session *s) {
-  PyObject *list = PyList_New((Py_ssize_t)c->n_requested);
-  size_t n_taken = 0;
-  for (size_t i = 0; list && i < c->n_requested; i++) {
-    PyObject *array = c->result_index[i] < n_taken
-                          ? copy_result(c, list, i)
-                          : lb_array_new(&c->out[n_taken++], s->runtime);
-    if (!array || PyList_SetItem(list, (Py_ssize_t)i, array)) Py_CLEAR(list);
-  }
-  return list;
-}
-
-// `names` may be NULL: all outputs. `position` are inputs by position, `feeds`
-// by name; each may be NULL. `how` holds the rows and options of the call.
-static PyObject *run(const session *s, PyObject *names, PyObject *position,
-                     PyObject *feeds, const python_call *how) {
-  Py_ssize_t wanted = names ? PySequence_Size(names) : (Py_ssize_t)s->n_outputs;
-  Py_ssize_t n_positional = position ? PyTuple_Size(position) : 0;
-  Py_ssize_t named = feeds ? PyDict_Size(feeds) : 0;
-  if (wanted < 0) return NULL;
-  PyObject *results = NULL;
-  python_call c;
-  if (!call_init(&c, (size_t)(n_positional + named), (size_t)wanted))
-    return NULL;
-  c.rows = how->rows;
-  c.report = how->report;
-  c.options = how->options;
-  for (Py_ssize_t i = 0; i < n_positional; i++)
-    if (!add_input(&c, s, (size_t)i, PyTuple_GetItem(position, i))) goto done;
-  if (add_named_inputs(&c, s, feeds) &&
-      add_outputs(&c, s, names, (size_t)wanted) && call_run(&c, s))
-    results = call_results(&c, s);
-
-done:
-  call_fini(&c);
-  return results;
-}
-
-static PyObject *run_named(const session *s, PyObject *names, PyObject *feeds,
-                           const python_call *how) {
-  if (!PyDict_Check(feeds)) {
-    PyErr_Format(PyExc_TypeError,
-                 "input_feed must be a dict of names and arrays, not %R",
-                 feeds);
-    return NULL;
-  }
-  if (PyUnicode_Check(names)) {
-    PyErr_Format(PyExc_TypeError, "output_names must be a list, not %R", names);
-    return NULL;
-  }
-  int some = names == Py_None ? 0 : PyObject_IsTrue(names);
-  return some < 0 ? NULL : run(s, some ? names : NULL, NULL, feeds, how);
-}
-
-// timeout=None means no limit; timeout=0 has expired before the run begins.
-static bool read_timeout(PyObject *value, double *out) {
-  if (!value || value == Py_None) return true;
-  *out = PyFloat_AsDouble(value);
-  if (*out == -1 && PyErr_Occurred()) return false;
-  if (*out == 0) *out = -1;
-  return true;
-}
-
-// Reads the flag of the call, or else that of ONNX Runtime's run options. *refs
-// is a new reference or NULL.
-static bool read_cancel(PyObject *value, PyObject *options, PyObject **refs,
-                        const limber_cancel **out) {
-  if (value && value != Py_None) return lb_cancel_read(value, out);
-  if (!options || options == Py_None) return true;
-  *refs = PyObject_GetAttrString(options, "_cancel");
-  if (*refs) return lb_cancel_read(*refs, out);
-  PyErr_Clear();  // other kinds of options are ignored
-  return true;
-}
-
-static PyObject *session_run(PyObject *self, PyObject *args,
-                             PyObject *keywords) {
-  static char *parameters[] = {"output_names", "input_feed", "run_options",
-                               "timeout",      "cancel",     NULL};
-  PyObject *names, *feeds, *options = NULL, *timeout = NULL, *cancel = NULL;
-  PyObject *refs = NULL, *results = NULL;
-  limber_run_options o = LIMBER_RUN_OPTIONS_INIT;
-  const session *s = opened(self);
-  if (!s ||
-      !PyArg_ParseTupleAndKeywords(args, keywords, "OO|O$OO:run", parameters,
-                                   &names, &feeds, &options, &timeout, &cancel))
-    return NULL;
-  if (read_timeout(timeout, &o.timeout) &&
-      read_cancel(cancel, options, &refs, &o.cancel)) {
-    bool plain = o.timeout == 0 && !o.cancel;
-    python_call how = {.options = plain ? NULL : &o};
-    results = run_named(s, names, feeds, &how);
-  }
-  Py_XDECREF(refs);
-  return results;
-}
-
-static PyObject *list_rows(const session *s, PyObject *names, PyObject *feeds,
-                           report_kind report) {
-  PyObject *rows = PyList_New(0);
-  python_call how = {.rows = rows, .report = report};
-  PyObject *results = rows ? run_named(s, names, feeds, &how) : NULL;
-  if (!results) Py_CLEAR(rows);
-  Py_XDECREF(results);
-  return rows;
-}
-
-static PyObject *list_steps(PyObject *self, PyObject *args, PyObject *keywords,
-                            report_kind report) {
-  static char *parameters[] = {"output_names", "input_feed", NULL};
-  PyObject *names, *feeds;
-  const session *s = opened(self);
-  if (!s || !PyArg_ParseTupleAndKeywords(args, keywords, "OO", parameters,
-                                         &names, &feeds))
-    return NULL;
-  return list_rows(s, names, feeds, report);
-}
-
-static PyObject *session_profile(PyObject *self, PyObject *args,
-                                 PyObject *keywords) {
-  return list_steps(self, args, keywords, REPORT_STEPS);
-}
-
-static PyObject *session_explain(PyObject *self, PyObject *args,
-                                 PyObject *keywords) {
-  return list_steps(self, args, keywords, REPORT_ALL);
-}
-
-// Without inputs it lists what is known from load.
-static PyObject *session_nodes(PyObject *self, PyObject *args,
-                               PyObject *keywords) {
-  static char *parameters[] = {"output_names", "input_feed", NULL};
-  PyObject *names = Py_None, *feeds = Py_None;
-  const session *s = opened(self);
-  if (!s || !PyArg_ParseTupleAndKeywords(args, keywords, "|OO", parameters,
-                                         &names, &feeds))
-    return NULL;
-  if (feeds != Py_None) return list_rows(s, names, feeds, REPORT_NODES);
-  PyObject *rows = PyList_New(0);
-  limber_status st =
-      rows ? limber_session_nodes(s->limber, lb_node_row, rows) : LIMBER_OK;
-  if (st) lb_raise(lb_python.run_errors, st);
-  if (PyErr_Occurred()) Py_CLEAR(rows);
-  return rows;
-}
-
-static PyObject *session_call(PyObject *self, PyObject *args,
-                              PyObject *keywords) {
-  const session *s = opened(self);
-  python_call how = {0};
-  PyObject *results = s ? run(s, NULL, args, keywords, &how) : NULL;
-  if (!results || s->n_outputs != 1) return results;
-  PyObject *only = PyList_GetItem(results, 0);
-  Py_XINCREF(only);
-  Py_DECREF(results);
-  return only;
-}
-
-// -- descriptions and statistics ---------------------------------------------
-
-static PyObject *dims_of(const limber_value_info *info) {
-  if (info->rank < 0) Py_RETURN_NONE;
-  PyObject *dims = PyList_New(info->rank);
-  for (int i = 0; dims && i < info->rank; i++) {
-    PyObject *dim = lb_text(info->dims[i]);
-    if (!dim || PyList_SetItem(dims, i, dim)) Py_CLEAR(dims);
-  }
-  return dims;
-}
-
-// [(name, dtype, dims or None)]
-static PyObject *values_of(const limber_value_info *infos, size_t n) {
-  PyObject *list = PyList_New((Py_ssize_t)n);
-  for (size_t i = 0; list && i < n; i++) {
-    PyObject *name = lb_text(infos[i].name), *dims = dims_of(&infos[i]);
-    PyObject *row = NULL;
-    if (name && dims)
-      row = Py_BuildValue("OsO", name, limber_dtype_name(infos[i].dtype), dims);
-    Py_XDECREF(name);
-    Py_XDECREF(dims);
-    if (!row || PyList_SetItem(list, (Py_ssize_t)i, row)) Py_CLEAR(list);
-  }
-  return list;
-}
-
-static PyObject *session_input_rows(PyObject *self, PyObject *unused) {
-  (void)unused;
-  const session *s = opened(self);
-  return s ? values_of(s->inputs, s->n_inputs) : NULL;
-}
-
-static PyObject *session_output_rows(PyObject *self, PyObject *unused) {
-  (void)unused;
-  const session *s = opened(self);
-  return s ? values_of(s->outputs, s->n_outputs) : NULL;
-}
-
-static PyObject *properties_of(const limber_model_info *m) {
-  PyObject *all = PyDict_New();
-  for (size_t i = 0; all && i < m->n_properties; i++) {
-    PyObject *key = lb_text(m->properties[i].key);
-    PyObject *value = lb_text(m->properties[i].value);
-    bool good = key && value && !PyDict_SetItem(all, key, value);
-    Py_XDECREF(key);
-    Py_XDECREF(value);
-    if (!good) Py_CLEAR(all);
-  }
-  return all;
-}
-
-static PyObject *session_model_info(PyObject *self, PyObject *unused) {
-  (void)unused;
-  const session *s = opened(self);
-  limber_model_info m = {.size = sizeof m};
-  if (!s) return NULL;
-  limber_status st = limber_session_model(s->limber, &m);
-  if (st) return lb_raise(lb_python.run_errors, st);
-  return Py_BuildValue(
-      "{s:L,s:L,s:L,s:N,s:N,s:N,s:N,s:N,s:N,s:K,s:n}", "ir_version",
-      (long long)m.ir_version, "opset", (long long)m.opset, "version",
-      (long long)m.model_version, "producer_name", lb_text(m.producer_name),
-      "producer_version", lb_text(m.producer_version), "domain",
-      lb_text(m.domain), "description", lb_text(m.description), "graph_name",
-      lb_text(m.graph_name), "custom_metadata_map", properties_of(&m),
-      "weight_bytes", (unsigned long long)m.weight_bytes, "nodes",
-      (Py_ssize_t)m.nodes);
-}
-
-static PyObject *session_counters(PyObject *self, PyObject *unused) {
-  (void)unused;
-  const session *s = opened(self);
-  limber_stats t = {.size = sizeof t};
-  if (!s) return NULL;
-  limber_status st = limber_session_stats(s->limber, &t);
-  if (st) return lb_raise(lb_python.run_errors, st);
-  return lb_stats_row(&t);
-}
-
-static PyObject *session_plan(PyObject *self, PyObject *feeds) {
-  const session *s = opened(self);
-  limber_plan_info info = {.size = sizeof info};
-  python_call c;
-  if (!s) return NULL;
-  if (!PyDict_Check(feeds)) {
-    PyErr_Format(PyExc_TypeError, "plan takes a dict, not %R", feeds);
-    return NULL;
-  }
-  if (!call_init(&c, (size_t)PyDict_Size(feeds), 0)) return NULL;
-  c.planning = true;
-  bool good = add_named_inputs(&c, s, feeds);
-  if (good) {
-    limber_status st;
-    Py_BEGIN_ALLOW_THREADS;
-    st = limber_session_plan(s->limber, c.in, c.n_in, &info);
-    Py_END_ALLOW_THREADS;
-    good = !st || lb_raise(lb_python.run_errors, st);
-  }
-  call_fini(&c);
+static PyObject *none_or_error(session *s, limber_status st) {
+  bool good = lb_py_check(s, st);
+  lb_py_leave(s);
   if (!good) return NULL;
-  return Py_BuildValue("{s:K,s:K,s:K}", "steps", (unsigned long long)info.steps,
-                       "kernels", (unsigned long long)info.kernels,
-                       "nodes_left", (unsigned long long)info.nodes_left);
+  Py_RETURN_NONE;
 }
 
 static PyObject *session_settle(PyObject *self, PyObject *seconds) {
-  const session *s = opened(self);
   double limit = PyFloat_AsDouble(seconds);
   limber_status st;
-  if (!s || (limit == -1 && PyErr_Occurred())) return NULL;
+  if (limit == -1 && PyErr_Occurred()) return NULL;
+  session *s = lb_py_enter(self);
+  if (!s) return NULL;
   Py_BEGIN_ALLOW_THREADS;
   st = limber_session_settle(s->limber, limit);
   Py_END_ALLOW_THREADS;
-  if (st) return lb_raise(lb_python.run_errors, st);
-  Py_RETURN_NONE;
+  return none_or_error(s, st);
 }
 
 static PyObject *session_record(PyObject *self, PyObject *path) {
-  const session *s = opened(self);
   PyObject *bytes = NULL;
   limber_status st;
-  if (!s || (path != Py_None && !PyUnicode_FSConverter(path, &bytes)))
-    return NULL;
+  if (path != Py_None && !PyUnicode_FSConverter(path, &bytes)) return NULL;
+  session *s = lb_py_enter(self);
   const char *text = bytes ? PyBytes_AsString(bytes) : NULL;
-  Py_BEGIN_ALLOW_THREADS;
-  st = limber_session_record_shapes(s->limber, text);
-  Py_END_ALLOW_THREADS;
+  PyObject *result = NULL;
+  if (s) {
+    Py_BEGIN_ALLOW_THREADS;
+    st = limber_session_record_shapes(s->limber, text);
+    Py_END_ALLOW_THREADS;
+    result = none_or_error(s, st);
+  }
   Py_XDECREF(bytes);
-  if (st) return lb_raise(lb_python.run_errors, st);
-  Py_RETURN_NONE;
+  return result;
 }
 
 static PyObject *session_warm_file(PyObject *self, PyObject *args) {
-  const session *s = opened(self);
-  PyObject *bytes;
+  PyObject *bytes, *result = NULL;
   double seconds;
   limber_status st;
-  if (!s ||
-      !PyArg_ParseTuple(args, "O&d", PyUnicode_FSConverter, &bytes, &seconds))
+  if (!PyArg_ParseTuple(args, "O&d", PyUnicode_FSConverter, &bytes, &seconds))
     return NULL;
+  session *s = lb_py_enter(self);
   const char *path = PyBytes_AsString(bytes);
-  Py_BEGIN_ALLOW_THREADS;
-  st = limber_session_warm_file(s->limber, path, seconds);
-  Py_END_ALLOW_THREADS;
+  if (s) {
+    Py_BEGIN_ALLOW_THREADS;
+    st = limber_session_warm_file(s->limber, path, seconds);
+    Py_END_ALLOW_THREADS;
+    result = none_or_error(s, st);
+  }
   Py_DECREF(bytes);
-  if (st) return lb_raise(lb_python.run_errors, st);
-  Py_RETURN_NONE;
+  return result;
 }
 
 static PyObject *session_trim(PyObject *self, PyObject *unused) {
   (void)unused;
-  const session *s = opened(self);
+  session *s = lb_py_enter(self);
   uint64_t bytes;
   if (!s) return NULL;
   Py_BEGIN_ALLOW_THREADS;
   bytes = limber_session_trim(s->limber);
   Py_END_ALLOW_THREADS;
+  lb_py_leave(s);
   return PyLong_FromUnsignedLongLong(bytes);
 }
 
 static PyObject *session_flush(PyObject *self, PyObject *unused) {
   (void)unused;
-  const session *s = opened(self);
+  session *s = lb_py_enter(self);
   if (!s) return NULL;
   limber_runtime *r =
       s->runtime ? PyCapsule_GetPointer(s->runtime, NULL) : NULL;
   Py_BEGIN_ALLOW_THREADS;
   limber_runtime_flush(r);
   Py_END_ALLOW_THREADS;
-  Py_RETURN_NONE;
+  return none_or_error(s, LIMBER_OK);
 }
 
-static PyObject *session_dump(PyObject *self, PyObject *unused) {
+static PyObject *session_close(PyObject *self, PyObject *unused) {
   (void)unused;
-  const session *s = opened(self);
-  char *dump;
-  if (!s) return NULL;
-  limber_status st = limber_session_dump(s->limber, &dump);
-  if (st) return lb_raise(lb_python.run_errors, st);
-  PyObject *text = lb_text(dump);
-  limber_string_free(dump);
-  return text;
+  session *s = (session *)self;
+  bool open = s->limber && !s->closing;
+  s->closing = true;
+  if (open && !s->calls) session_shut(s);
+  Py_RETURN_NONE;
 }
 
 // -- the type ----------------------------------------------------------------
 
 static PyMethodDef methods[] = {
-    {"run", (PyCFunction)(void (*)(void))session_run,
+    {"run", (PyCFunction)(void (*)(void))lb_py_run,
      METH_VARARGS | METH_KEYWORDS,
      "run(output_names, input_feed, run_options=None, *, timeout=None,\n"
      "    cancel=None)\n\n"
@@ -736,28 +288,36 @@ static PyMethodDef methods[] = {
      "After timeout seconds, or when cancel (a limber.Cancel) is triggered, "
      "the\n"
      "run ends before its next step and raises limber.Cancelled, which says\n"
-     "how far it got."},
+     "how far it got.\n\n"
+     "    >>> model.run([\"y\"], {\"x\": np.ones(2, np.float32)})\n"
+     "    [array([-1., -1.], dtype=float32)]\n"},
     {"trim", session_trim, METH_NOARGS,
      "trim()\n\n"
      "Frees the memory that is kept for later runs, and returns the number of\n"
      "bytes. It is also freed after 128 runs that filled less than half of\n"
      "it."},
-    {"profile", (PyCFunction)(void (*)(void))session_profile,
+    {"profile", (PyCFunction)(void (*)(void))lb_py_profile,
      METH_VARARGS | METH_KEYWORDS,
      "profile(output_names, input_feed)\n\n"
      "Runs the model and returns a list of its steps as dicts: name, op, kind\n"
      "(launch, call or copy), tier (reference, pack, reusable, specialised or\n"
      "fused), kernel, rows, cols, k, len, outer, bytes, flops, start_ns,\n"
-     "end_ns, reason (why that tier was used) and reason_text."},
-    {"explain", (PyCFunction)(void (*)(void))session_explain,
+     "end_ns, reason (why that tier was used) and reason_text.\n\n"
+     "    >>> steps = model.profile(None, {\"x\": np.ones(2, np.float32)})\n"
+     "    >>> [(step[\"name\"], step[\"op\"]) for step in steps]\n"
+     "    [('Neg_0', 'Neg')]\n"},
+    {"explain", (PyCFunction)(void (*)(void))lb_py_explain,
      METH_VARARGS | METH_KEYWORDS,
      "explain(output_names, input_feed)\n\n"
      "Does the same as profile, then lists the nodes that needed no step, "
      "with\n"
      "kind ''. Where a node does nothing at these shapes, skipped is True and\n"
      "proof says why. pass names the graph pass that removed a node when the\n"
-     "model was loaded, or is None."},
-    {"nodes", (PyCFunction)(void (*)(void))session_nodes,
+     "model was loaded, or is None.\n\n"
+     "    >>> steps = model.explain(None, {\"x\": np.ones(2, np.float32)})\n"
+     "    >>> [step[\"op\"] for step in steps if step[\"kind\"]]\n"
+     "    ['Neg']\n"},
+    {"nodes", (PyCFunction)(void (*)(void))lb_py_nodes,
      METH_VARARGS | METH_KEYWORDS,
      "nodes(output_names=None, input_feed=None)\n\n"
      "Returns the nodes of the graph, and those that a pass removed, as "
@@ -766,18 +326,26 @@ static PyMethodDef methods[] = {
      "runs; both: decided when shapes are known), skipped, proof and pass.\n"
      "With inputs it runs the model; then disposition, reason and reason_text\n"
      "say what became of each node, and step is the index, in the list of\n"
-     "profile or explain, of the first step that computes it, or None."},
-    {"plan", session_plan, METH_O,
+     "profile or explain, of the first step that computes it, or None.\n\n"
+     "    >>> [node[\"op\"] for node in model.nodes() if not "
+     "node[\"optimized\"]]\n"
+     "    ['Neg']\n"},
+    {"plan", lb_py_plan, METH_O,
      "plan(input_feed)\n\n"
      "Plans a run for inputs of these shapes, without running it. An input is\n"
      "a tuple of sizes, or an array where shapes depend on its contents.\n"
      "Returns a dict: steps, kernels (the steps that are kernels), and\n"
      "nodes_left (the nodes after the first point where the plan depends on\n"
-     "data)."},
+     "data).\n\n"
+     "    >>> model.plan({\"x\": (1000,)})[\"nodes_left\"]\n"
+     "    0\n"},
     {"settle", session_settle, METH_O,
      "settle(seconds)\n\n"
      "Compiles the kernels that existing plans still need, and waits at most\n"
-     "that long for them; run never waits. Does nothing if LIMBER_JIT=off."},
+     "that long for them; run never waits. Does nothing if LIMBER_JIT=off.\n\n"
+     "    >>> model.settle(60)\n"
+     "    >>> model.stats().settled\n"
+     "    True\n"},
     {"record_shapes", session_record, METH_O,
      "record_shapes(path)\n\n"
      "Records from now on which shapes runs have, and how often, in a small\n"
@@ -787,20 +355,29 @@ static PyMethodDef methods[] = {
     {"flush_events", session_flush, METH_NOARGS,
      "flush_events()\n\n"
      "Waits until `event` has been called for all decisions up to now."},
-    {"dump", session_dump, METH_NOARGS,
+    {"dump", lb_py_dump, METH_NOARGS,
      "Returns the graph as text, with one line for each node."},
-    {"_input_rows", session_input_rows, METH_NOARGS, NULL},
-    {"_output_rows", session_output_rows, METH_NOARGS, NULL},
-    {"_model_info", session_model_info, METH_NOARGS, NULL},
+    {"close", session_close, METH_NOARGS,
+     "close()\n\n"
+     "Frees the model once the calls that other threads are in have ended; "
+     "later\n"
+     "calls raise RuntimeError. Arrays that runs returned stay valid. A model "
+     "is\n"
+     "also closed when it is garbage, and at the end of a `with`."},
+    {"_profile_run", (PyCFunction)(void (*)(void))lb_py_profile_run,
+     METH_VARARGS | METH_KEYWORDS, NULL},
+    {"_input_rows", lb_py_input_rows, METH_NOARGS, NULL},
+    {"_output_rows", lb_py_output_rows, METH_NOARGS, NULL},
+    {"_model_info", lb_py_model_info, METH_NOARGS, NULL},
     {"_warm_file", session_warm_file, METH_VARARGS, NULL},
-    {"_counters", session_counters, METH_NOARGS, NULL},
+    {"_counters", lb_py_counters, METH_NOARGS, NULL},
     {0},
 };
 
 static PyType_Slot slots[] = {
     {Py_tp_init, session_init},
     {Py_tp_dealloc, session_dealloc},
-    {Py_tp_call, session_call},
+    {Py_tp_call, lb_py_call},
     {Py_tp_methods, methods},
     {0},
 };
@@ -813,9 +390,10 @@ static PyType_Spec spec = {
 };
 
 bool lb_session_init(PyObject *module) {
-  PyObject *type = PyType_FromSpec(&spec);
-  if (!type) return false;
-  if (!PyModule_AddObject(module, "Session", type)) return true;
-  Py_DECREF(type);
+  if (!lb_python.session) lb_python.session = PyType_FromSpec(&spec);
+  if (!lb_python.session) return false;
+  Py_INCREF(lb_python.session);
+  if (!PyModule_AddObject(module, "Session", lb_python.session)) return true;
+  Py_DECREF(lb_python.session);
   return false;
 }

@@ -1,26 +1,31 @@
 """Converts Python values into arrays that the C extension can read."""
 
+from __future__ import annotations
+
 import functools
+import math
+from typing import Any
 
 import numpy as np
 
 
 @functools.cache
-def bfloat16_dtype():
+def bfloat16_dtype() -> np.dtype[Any]:
     """The numpy dtype for bfloat16: that of ml_dtypes, or uint16 if ml_dtypes
     is not installed."""
     try:
         import ml_dtypes
     except ImportError:
         return np.dtype(np.uint16)
-    return np.dtype(ml_dtypes.bfloat16)
+    dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return dtype
 
 
-def numpy_dtype(name):
+def numpy_dtype(name: str) -> np.dtype[Any]:
     return bfloat16_dtype() if name == "bfloat16" else np.dtype(name)
 
 
-def to_array(value, dtype):
+def to_array(value: Any, dtype: str | None) -> np.ndarray:
     """Returns `value` as a dense array in native byte order. An array keeps
     its dtype; lists and Python numbers are converted to `dtype` if it can hold
     them."""
@@ -33,7 +38,7 @@ def to_array(value, dtype):
                       requirements=["C", "A"])
 
 
-def from_python(value, dtype):
+def from_python(value: Any, dtype: str | None) -> np.ndarray:
     array = np.asarray(value)
     if dtype is None or array.dtype == object:
         return array
@@ -46,6 +51,30 @@ def from_python(value, dtype):
     return array.astype(wanted) if fits else array
 
 
-def as_bfloat16(array):
+def as_bfloat16(array: np.ndarray) -> np.ndarray:
     """Returns a view of an array of two-byte elements as bfloat16."""
     return array.view(bfloat16_dtype())
+
+
+def leading(array: np.ndarray, dims: tuple[int, ...]) -> np.ndarray:
+    """Returns the first elements of a contiguous array as a view with these
+    dims."""
+    return array.reshape(-1)[:math.prod(dims)].reshape(dims)
+
+
+def in_place(value: Any) -> Any:
+    """Returns `value`, or an array that shares its memory, for Limber to read
+    and write there."""
+    if hasattr(value, "__array_struct__"):
+        return value
+    if hasattr(value, "__array_interface__"):
+        return np.asarray(value)
+    if hasattr(value, "__dlpack__"):
+        return np.from_dlpack(value)
+    try:
+        return np.asarray(memoryview(value))
+    except TypeError:
+        raise TypeError(
+            "bind takes arrays whose memory can be shared (numpy, DLPack, "
+            f"__array_interface__ or buffers), not {type(value).__name__}"
+        ) from None

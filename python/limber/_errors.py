@@ -1,11 +1,13 @@
 """The exceptions of Limber: subclasses of Error, each of which is also a
 subclass of the built-in exception for the same problem."""
 
+from __future__ import annotations
+
 
 class Error(Exception):
     """The base class; `code` is the name of the C interface's status."""
 
-    code = None
+    code: str | None = None
 
 
 class InvalidModel(Error, ValueError):

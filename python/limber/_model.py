@@ -1,9 +1,13 @@
 """limber.load and the Model class."""
 
+from __future__ import annotations
+
 import os
-from typing import NamedTuple
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 
 from limber import _limber
+from limber._binding import Binding
+from limber._futures import Runner, RunFuture
 
 # ONNX Runtime's names of tensor types, by Limber's dtype names.
 TYPES = {"float32": "float", "float64": "double"}
@@ -16,10 +20,10 @@ class ValueInfo(NamedTuple):
 
     name: str
     dtype: str
-    shape: list
+    shape: list[Any] | None
 
     @property
-    def type(self):
+    def type(self) -> str:
         """As ONNX Runtime writes it: tensor(float), tensor(int64)."""
         return f"tensor({TYPES.get(self.dtype, self.dtype)})"
 
@@ -51,24 +55,25 @@ class Stats(NamedTuple):
     kernels_demoted: int  # slower in such a trial, and no longer used
 
     @property
-    def settled(self):
+    def settled(self) -> bool:
         """Whether every requested kernel is compiled, or cannot be."""
         return self.kernels_pending == 0
 
 
-def parse_dim(text):
+def parse_dim(text: str) -> int | str | None:
     if text == "?":
         return None
     return int(text) if text.lstrip("-").isdigit() else text
 
 
-def value_infos(rows):
+def value_infos(rows: Iterable[tuple[str, str, list[str] | None]]
+                ) -> list[ValueInfo]:
     return [ValueInfo(name, dtype, dims and [parse_dim(d) for d in dims])
             if dims is not None else ValueInfo(name, dtype, None)
             for name, dtype, dims in rows]
 
 
-def source_of(path_or_bytes):
+def source_of(path_or_bytes: Any) -> tuple[bytes, bool]:
     """Returns (bytes, True) for a model in memory, (path, False) for a file."""
     if isinstance(path_or_bytes, bytes):
         return path_or_bytes, True
@@ -77,12 +82,12 @@ def source_of(path_or_bytes):
     return os.fsencode(path_or_bytes), False
 
 
-def preference(on):
+def preference(on: bool | None) -> int:
     """Returns the option of the C API: 1, -1, or 0 for None (unset)."""
     return 0 if on is None else 1 if on else -1
 
 
-def skip_option(skip):
+def skip_option(skip: str | None) -> int:
     """Returns the option of the C API: 1, -1, or 0 for None (unset)."""
     options = {None: 0, "on": 1, "off": -1}
     if skip not in options:
@@ -90,10 +95,13 @@ def skip_option(skip):
     return options[skip]
 
 
-def warm(session, shapes, seconds=60):
+def warm(session: Any, shapes: Any, seconds: float = 60) -> None:
     """Plans the model for each of `shapes`, then compiles the kernels that the
     plans need and waits at most `seconds` for them. `shapes` is a list of dicts
-    as in plan(), or the path of a file written by record_shapes()."""
+    as in plan(), or the path of a file written by record_shapes().
+
+        >>> model.warm([{"x": (1,)}, {"x": (64,)}])
+    """
     if isinstance(shapes, (str, bytes, os.PathLike)):
         session._warm_file(shapes, seconds)
         return
@@ -103,13 +111,22 @@ def warm(session, shapes, seconds=60):
 
 
 class Model(_limber.Session):
-    """A loaded model. Any number of threads may run it at once."""
+    """A loaded model. Any number of threads may run it at once.
 
-    def __init__(self, path_or_bytes, *, threads=0, optimize=True,
-                 copy_weights=False, memory_limit=0, loop_limit=0, directory=None,
-                 deterministic=False, prefer_reusable_kernels=None,
-                 compile=None, compile_ops=None, event=None, load_warmup=True,
-                 reference=False, skip=None):
+        >>> with limber.load(model_bytes) as model:
+        ...     model(np.ones(2, np.float32))
+        array([-1., -1.], dtype=float32)
+    """
+
+    def __init__(self, path_or_bytes: Any, *, threads: int = 0,
+                 optimize: bool = True, copy_weights: bool = False,
+                 memory_limit: int = 0, loop_limit: int = 0,
+                 directory: Any = None, deterministic: bool = False,
+                 prefer_reusable_kernels: bool | None = None,
+                 compile: str | None = None, compile_ops: str | None = None,
+                 event: Callable[..., Any] | None = None,
+                 load_warmup: bool = True, reference: bool = False,
+                 skip: str | None = None):
         source, in_memory = source_of(path_or_bytes)
         if directory is not None:
             directory = os.fsdecode(directory)
@@ -124,24 +141,81 @@ class Model(_limber.Session):
                          reference=reference, skip=skip_option(skip))
         self.inputs = value_infos(self._input_rows())
         self.outputs = value_infos(self._output_rows())
+        self._runner = Runner()
 
     warm = warm
 
-    def stats(self):
+    def run_async(self, output_names: Sequence[str] | None,
+                  input_feed: Mapping[str, Any], *,
+                  timeout: float | None = None,
+                  cancel: _limber.Cancel | None = None) -> RunFuture:
+        """Does the same as run on another thread. Returns a future, which
+        asyncio can await; its cancel() ends the run before its next step. The
+        timeout counts from when the run begins.
+
+            >>> future = model.run_async(None, {"x": np.ones(2, np.float32)})
+            >>> future.result()
+            [array([-1., -1.], dtype=float32)]
+            >>> async def negate(x):
+            ...     [y] = await model.run_async(["y"], {"x": x})
+            ...     return y
+            >>> asyncio.run(negate(np.zeros(1, np.float32) + 3))
+            array([-3.], dtype=float32)
+        """
+        return self._runner.start(
+            lambda flag: self.run(output_names, input_feed, timeout=timeout,
+                                  cancel=flag), cancel)
+
+    def bind(self, inputs: Mapping[str, Any],
+             outputs: Mapping[str, Any] | Iterable[str] | None = None
+             ) -> Binding:
+        """Returns a Binding: its run() uses these arrays, as they are then,
+        and allocates nothing. `outputs` is a dict of names and arrays (or
+        None: Limber allocates the result), a list of names, or None: all.
+
+            >>> x, y = np.ones(2, np.float32), np.empty(2, np.float32)
+            >>> model.bind({"x": x}, {"y": y}).run()
+            (array([-1., -1.], dtype=float32),)
+        """
+        return Binding(self, inputs, outputs)
+
+    def stats(self) -> Stats:
+        """Returns statistics of the model and of its process.
+
+            >>> model.stats().compile_us_on_callers
+            0
+        """
         return Stats(**self._counters())
 
-    def info(self):
-        """Returns the metadata of the model file as a dict."""
+    def info(self) -> dict[str, Any]:
+        """Returns the metadata of the model file as a dict.
+
+            >>> model.info()["opset"]
+            17
+        """
         return self._model_info()
 
-    def __repr__(self):
-        def names(values):
+    def close(self) -> None:
+        """Frees the model once the calls that other threads are in have ended;
+        later calls raise RuntimeError. Arrays that runs returned stay
+        valid."""
+        self._runner.stop()
+        super().close()
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        def names(values: list[ValueInfo]) -> str:
             return ", ".join(value.name for value in values)
         return f"<limber.Model ({names(self.inputs)}) -> " \
                f"({names(self.outputs)})>"
 
 
-def load(path_or_bytes, **options):
+def load(path_or_bytes: Any, **options: Any) -> Model:
     """Loads an ONNX model from a path or from bytes.
 
     Weights are not copied: a file stays mapped, and bytes stay referenced.
@@ -179,5 +253,11 @@ def load(path_or_bytes, **options):
     A model is called with its inputs, by position or by name. It returns an
     array, or a list of arrays if it has several outputs. model.run(names,
     feeds) returns a list of the requested outputs.
+
+        >>> model = limber.load(model_bytes)
+        >>> model(np.zeros(2, np.float32) + 5)
+        array([-5., -5.], dtype=float32)
+        >>> model.run(["y"], {"x": [1.5]})
+        [array([-1.5], dtype=float32)]
     """
     return Model(path_or_bytes, **options)

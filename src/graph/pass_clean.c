@@ -66,7 +66,27 @@ static lb_status drop_noop(lb_rewrite *rw, lb_node *n) {
   return LB_OK;
 }
 
+// Whether n is the Softmax of float32 values over an axis of size 1.
+static bool is_softmax_of_one(const lb_node *n) {
+  const lb_vinfo *x = &n->in[0]->info;
+  int64_t axis = lb_attr_int(n, "axis", -1);
+  if (n->op != LB_OP_Softmax || x->dtype != LB_F32 || x->rank < 1 ||
+      lb_attr_int(n, "flatten", 0))
+    return false;
+  if (axis < 0) axis += x->rank;
+  return axis >= 0 && axis < x->rank && lb_dim_is(x->dims[axis], 1);
+}
+
+// Such a Softmax is 1, except where x is NaN or infinite: x - x + 1.
+static lb_status become_one(lb_rewrite *rw, lb_node *n) {
+  lb_value *x = n->in[0], *zero, *one;
+  LB_TRY(lb_const_f32(rw->graph, "one", 1, &one));
+  LB_TRY(lb_rewrite_make(rw, n, LB_OP_Sub, (lb_value *[]){x, x}, 2, &zero));
+  return lb_rewrite_become(rw, n, LB_OP_Add, (lb_value *[]){zero, one}, 2);
+}
+
 static lb_status drop_neutral(lb_rewrite *rw, lb_node *n) {
+  if (is_read(rw, n) && is_softmax_of_one(n)) return become_one(rw, n);
   lb_value *from = is_read(rw, n) ? source_of(rw, n->out[0], true) : NULL;
   if (from) replace_by(rw, n, from);
   return LB_OK;

@@ -604,8 +604,19 @@ static void a_group_norm_keeps_channels_last(void **state) {
       "out y\n");
 }
 
+static void softmax_over_an_axis_of_size_one_is_elementwise(void **state) {
+  (void)state;
+  becomes("in x float32[b,1,c]\ny = Softmax(x) {axis=1}\nout y\n", NULL,
+          "in x: float32[b,1,c]\n"
+          "y.Sub: float32[b,1,c] = Sub(x, x)\n"
+          "y: float32[b,1,c] = Add(y.Sub, 1)\n"
+          "out y\n");
+  stays("in x float32[b,1,c]\ny = Softmax(x) {axis=2}\nout y\n");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(softmax_over_an_axis_of_size_one_is_elementwise),
       cmocka_unit_test(a_matmul_with_one_hot_rows_becomes_a_gather),
       cmocka_unit_test(other_comparisons_are_unchanged),
       cmocka_unit_test(a_gather_of_all_elements_in_order_is_removed),

@@ -94,4 +94,16 @@ def models():
     return MODELS
 
 
+@pytest.fixture
+def same_onnxruntime():
+    """For tests that install limber.compat: ONNX Runtime's modules come back,
+    which cannot be imported twice."""
+    before = {n: m for n, m in sys.modules.items()
+              if n.split(".")[0] == "onnxruntime"}
+    yield
+    for name in [n for n in sys.modules if n.split(".")[0] == "onnxruntime"]:
+        del sys.modules[name]
+    sys.modules.update(before)
+
+
 sys.path.insert(0, str(Path(__file__).parent))

@@ -153,7 +153,7 @@ def test_python_warms(open_model):
     session.warm([{"a": (n, 3), "b": (n, 3)} for n in (1, 5)])
     found = session.stats() if open_model is limber.load else None
     assert found is None or (found.plans_built, found.runs) == (2, 0)
-    assert found is None or found.kernels == found.kernels_requested > 0
+    assert found is None or (found.settled and found.kernels_requested > 0)
     ones = np.ones((5, 3), np.float32)
     assert session.run(["twice"], {"a": ones, "b": ones})[0][4, 2] == 4
 
