@@ -4,6 +4,7 @@ outputs that are windows of larger buffers, outputs in the caller's memory."""
 
 import contextlib
 import ctypes
+import functools
 import os
 from pathlib import Path
 
@@ -50,24 +51,23 @@ class ValueInfo(c.Structure):
                 ("dims", c.POINTER(c.c_char_p))]
 
 
-def load():
-    library = c.CDLL(str(LIBRARY))
-    library.limber_last_error.restype = c.c_char_p
+@functools.cache
+def library():
+    """Loads the library at first use, which a process without it need not."""
+    lib = c.CDLL(str(LIBRARY))
+    lib.limber_last_error.restype = c.c_char_p
     for name in ("inputs", "outputs"):
-        function = getattr(library, f"limber_session_{name}")
+        function = getattr(lib, f"limber_session_{name}")
         function.restype = c.c_size_t
         function.argtypes = [c.c_void_p, c.POINTER(c.POINTER(ValueInfo))]
-    library.limber_session_open_memory.argtypes = [
+    lib.limber_session_open_memory.argtypes = [
         c.c_void_p, c.c_char_p, c.c_size_t, c.c_void_p, c.c_void_p]
-    library.limber_session_run.argtypes = [
+    lib.limber_session_run.argtypes = [
         c.c_void_p, c.c_void_p, c.c_size_t, c.c_void_p, c.c_size_t, c.c_void_p]
-    library.limber_session_settle.argtypes = [c.c_void_p, c.c_double]
-    library.limber_session_close.argtypes = [c.c_void_p]
-    library.limber_tensor_free.argtypes = [c.c_void_p]
-    return library
-
-
-LIB = load()
+    lib.limber_session_settle.argtypes = [c.c_void_p, c.c_double]
+    lib.limber_session_close.argtypes = [c.c_void_p]
+    lib.limber_tensor_free.argtypes = [c.c_void_p]
+    return lib
 
 
 class Error(Exception):
@@ -76,7 +76,7 @@ class Error(Exception):
 
 def check(status):
     if status:
-        raise Error(LIB.limber_last_error().decode())
+        raise Error(library().limber_last_error().decode())
 
 
 @contextlib.contextmanager
@@ -101,7 +101,7 @@ class Runtime:
         self.handle = c.c_void_p()
         options = RuntimeOptions(c.sizeof(RuntimeOptions), threads)
         with environment(variables):
-            check(LIB.limber_runtime_create(c.byref(options),
+            check(library().limber_runtime_create(c.byref(options),
                                             c.byref(self.handle)))
 
 
@@ -138,7 +138,7 @@ class Outputs:
 
     def close(self):
         for t in self.tensors:
-            LIB.limber_tensor_free(c.byref(t))
+            library().limber_tensor_free(c.byref(t))
         self.tensors = ()
 
 
@@ -150,11 +150,11 @@ class Session:
             c.sizeof(SessionOptions), loop_limit=1000, load_warmup=-1,
             deterministic=deterministic, reference=reference,
             optimize=0 if optimize else -1)
-        check(LIB.limber_session_open_memory(
+        check(library().limber_session_open_memory(
             runtime.handle, model, len(model), c.byref(options),
             c.byref(self.handle)))
-        self.inputs = self.names(LIB.limber_session_inputs)
-        self.outputs = self.names(LIB.limber_session_outputs)
+        self.inputs = self.names(library().limber_session_inputs)
+        self.outputs = self.names(library().limber_session_outputs)
 
     def names(self, function):
         infos = c.POINTER(ValueInfo)()
@@ -162,10 +162,10 @@ class Session:
         return [infos[i].name for i in range(n)]
 
     def close(self):
-        LIB.limber_session_close(self.handle)
+        library().limber_session_close(self.handle)
 
     def settle(self, seconds=600):
-        check(LIB.limber_session_settle(self.handle, seconds))
+        check(library().limber_session_settle(self.handle, seconds))
 
     def run(self, feeds, wanted=None, buffers=None):
         """Runs on arrays of any strides by input name. `wanted` are indices of
@@ -180,7 +180,7 @@ class Session:
                 kept.append(fill(outs[i], None, buffers[i]))
                 outs[i].bytes = span(buffers[i])
             outs[i].name = self.outputs[k]
-        check(LIB.limber_session_run(self.handle, ins, len(ins), outs,
+        check(library().limber_session_run(self.handle, ins, len(ins), outs,
                                      len(outs), None))
         if buffers is None:
             return Outputs(outs)
