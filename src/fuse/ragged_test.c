@@ -107,6 +107,39 @@ static void a_result_with_padding_differs_there(void **state) {
   lb_graph_free(g);
 }
 
+// Sequences of a constant length, with a table of equal numbers for them.
+static void constants_by_position_are_read_by_token(void **state) {
+  (void)state;
+  lb_graph *g = graph_of(
+      "in x float32[b,4,8]\n"
+      "in m int64[b,4]\n"
+      "const one float32[] 1\n"
+      "const low float32[] -10000\n"
+      "const equal float32[4,1] 0.5\n"
+      "const other float32[1,4,1] 1 2 3\n"
+      "const zero float32[8] 0\n"
+      "f = Cast(m) {to=1}\n"
+      "u = Unsqueeze(f, [1,2])\n"
+      "i = Sub(one, u)\n"
+      "a = Mul(i, low)\n"
+      "p = Add(x, equal)\n"
+      "q = Add(p, other)\n"
+      "k = Add(q, zero)\n"
+      "h = Attention(k, k, k, a) {q_num_heads=2, kv_num_heads=2}\n" MEAN);
+  lb_ragged r = find(g);
+  lb_strbuf s = {0};
+  assert_non_null(r.graph);
+  lb_graph_dump(r.graph, &s);
+  assert_non_null(strstr(lb_strbuf_str(&s), "= Add(x.rows, 0.5)"));
+  assert_non_null(strstr(lb_strbuf_str(&s),
+                         "Gather(other:float32[1,4,1], ragged.positions) "
+                         "{axis=1}"));
+  assert_non_null(strstr(lb_strbuf_str(&s), "zero:float32[8])"));
+  lb_strbuf_fini(&s);
+  lb_ragged_fini(&r);
+  lb_graph_free(g);
+}
+
 static void what_reads_padding_is_refused(void **state) {
   (void)state;
   static const char at_padding[] = "a matmul or attention is needed at padding";
@@ -175,6 +208,7 @@ int main(void) {
       cmocka_unit_test(a_masked_mean_needs_tokens_only),
       cmocka_unit_test(a_selected_first_row_must_be_a_token),
       cmocka_unit_test(a_result_with_padding_differs_there),
+      cmocka_unit_test(constants_by_position_are_read_by_token),
       cmocka_unit_test(what_reads_padding_is_refused),
       cmocka_unit_test(a_mask_that_hides_something_else_is_refused),
       cmocka_unit_test(graphs_that_are_not_followed_are_refused),

@@ -172,7 +172,8 @@ static lb_status number(lb_rebuild *b, const lb_value *v, lb_value **out) {
     case LB_I32: *(int32_t *)t.data = (int32_t)x; break;
     case LB_I64: *(int64_t *)t.data = (int64_t)x; break;
     case LB_F64: *(double *)t.data = x; break;
-    default: *(float *)t.data = (float)x; break;
+    case LB_F32: *(float *)t.data = (float)x; break;
+    default: return lb_error(LB_INTERNAL, "'%s' is no number", v->name);
   }
   snprintf(name, sizeof name, "%s.valid", v->name);
   return lb_const_new(b->graph, name, &t, out);
@@ -198,8 +199,7 @@ static lb_status operand(lb_rebuild *b, const lb_node *n, uint32_t i,
       if (!b->packed[v->id]) LB_TRY(read_rows(b, v));
       *out = b->packed[v->id];
       return LB_OK;
-    case LB_OPERAND_NUMBER:
-      return v->info.data ? whole(b, v, out) : number(b, v, out);
+    case LB_OPERAND_NUMBER: return number(b, v, out);
     case LB_OPERAND_POSITION: return by_position(b, n, i, out);
     default: return whole(b, v, out);
   }

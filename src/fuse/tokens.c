@@ -32,7 +32,9 @@ static bool read_number(const lb_tensor *t, int64_t i, double *out) {
     case LB_U8: *out = *(const uint8_t *)p; return true;
     case LB_I32:
     case LB_I64: *out = (double)lb_match_int(t, i); return true;
-    default: *out = lb_match_elem(t, i); return lb_dtype_is_float(t->dtype);
+    case LB_F32:
+    case LB_F64: *out = lb_match_elem(t, i); return true;
+    default: return false;
   }
 }
 
@@ -151,14 +153,14 @@ static bool read_other(const visit *v, uint32_t i, lb_token_fact to, int rank,
   const lb_value *x = v->node->in[i];
   lb_token_fact f = v->in[i];
   int shift = rank - x->info.rank;
-  *out = LB_OPERAND_NUMBER;
-  if (f.kind == LB_TOKENS_UNIFORM) return true;
-  if (f.kind == LB_TOKENS_MASK)
-    return f.batch + shift == to.batch && f.seq + shift == to.seq;
   if (x->info.rank < 0) return false;
   lb_dim b = dim_at(x, to.batch, rank), s = dim_at(x, to.seq, rank);
   *out = LB_OPERAND_WHOLE;
   if (lb_dim_is(b, 1) && lb_dim_is(s, 1)) return true;
+  *out = LB_OPERAND_NUMBER;
+  if (f.kind == LB_TOKENS_UNIFORM) return true;
+  if (f.kind == LB_TOKENS_MASK)
+    return f.batch + shift == to.batch && f.seq + shift == to.seq;
   *out = LB_OPERAND_POSITION;
   return to.batch != to.seq && lb_dim_is(b, 1) && is_length(v->t, s);
 }

@@ -282,8 +282,8 @@ static lb_status prepare(group_runs *j) {
 lb_status lb_ragged_run_groups(lb_ragged_run *r, bool *ran) {
   division d;
   // Budget and watcher may be used by one thread only.
-  *ran = r->s->batch && lb_pool_threads(r->c->pool) > 1 && !r->c->watcher &&
-         !r->c->budget->limit && find_division(r, &d);
+  *ran = r->s->batch && !r->c->watcher && !r->c->budget->limit &&
+         find_division(r, &d);
   if (!*ran) return LB_OK;
   group_runs j = {.run = r, .division = &d};
   LB_TRY(prepare(&j));
