@@ -26,6 +26,7 @@ import primitives
 import report
 import shapes
 import first_run
+import fusion
 import start
 import stream
 import priority
@@ -53,6 +54,7 @@ SUITES = {
     "priority": (priority.Priority, "compile queue by priority, against FIFO"),
     "skip": (skip.Skip, "nodes that do nothing: skipped, against executed"),
     "kernels": (kernels.Kernels, "each kernel against one core's roofline"),
+    "fusion": (fusion.Fusion, "padded batches, live fusion against static"),
     "tune": (tune.Tune, "the chosen tile sizes against all others"),
 }
 PEERS = ["onnxruntime", "openvino"]
@@ -188,7 +190,8 @@ def default_models(suite):
 
 def context_of(options):
     chosen = ["onnxruntime"] if options.suite in ("pack", "decoder") else \
-        [] if options.suite in ("trials", "priority", "skip") else PEERS
+        [] if options.suite in ("trials", "priority", "skip", "fusion") \
+        else PEERS
     if options.peers is not None:
         chosen = [p for p in options.peers.split(",") if p]
     environments = {p: environment(None, options.suite) for p in chosen}

@@ -12,6 +12,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+import encoder_graphs
 import minilm_graph
 import onnx
 import onnxruntime
@@ -109,6 +110,8 @@ def main(directory, models):
             if fresh.suffix == ".onnx":
                 check(fresh)
             os.replace(fresh, directory / name)
+    if models is MODELS:
+        encoder_graphs.write(directory)
     count = sum(name.endswith(".onnx") for name in models)
     print(f"models: {count} in {directory}")
 

@@ -771,6 +771,8 @@ typedef struct limber_stats {
   // Kernels whose trial is still open, kernels that were kept, and kernels that
   // were slower and are no longer used.
   uint64_t kernels_on_trial, kernels_kept, kernels_demoted;
+  uint64_t ragged_runs;  // session: runs that left the padding of a batch out;
+                         // 0 unless LIMBER_FUSION=live
 } limber_stats;
 LIMBER_API limber_status limber_session_stats(limber_session *session,
                                               limber_stats *out);

@@ -45,7 +45,7 @@ void lb_node_row(void *list, const limber_node *n) {
 PyObject *lb_stats_row(const limber_stats *t) {
   return Py_BuildValue(
       "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:N,s:s,s:K,s:K,s:K,s:K,s:K,s:K,"
-      "s:K,s:K,s:K}",
+      "s:K,s:K,s:K,s:K}",
       "runs", (unsigned long long)t->runs, "plans_built",
       (unsigned long long)t->plans_built, "plans_evicted",
       (unsigned long long)t->plans_evicted, "plans",
@@ -65,5 +65,6 @@ PyObject *lb_stats_row(const limber_stats *t) {
       (unsigned long long)t->compile_us_on_callers, "kernels_on_trial",
       (unsigned long long)t->kernels_on_trial, "kernels_kept",
       (unsigned long long)t->kernels_kept, "kernels_demoted",
-      (unsigned long long)t->kernels_demoted);
+      (unsigned long long)t->kernels_demoted, "ragged_runs",
+      (unsigned long long)t->ragged_runs);
 }

@@ -53,6 +53,7 @@ class Stats(NamedTuple):
     kernels_on_trial: int  # being timed against the code that they replaced
     kernels_kept: int  # kept after such a trial
     kernels_demoted: int  # slower in such a trial, and no longer used
+    ragged_runs: int  # runs that left the padding of a batch out
 
     @property
     def settled(self) -> bool:

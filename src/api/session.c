@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/describe.h"
+#include "api/env.h"
 #include "api/error.h"
 #include "api/options.h"
 #include "base/caller.h"
@@ -98,6 +99,17 @@ static size_t l2_bytes(void) {
   return l2 ? l2 : (size_t)1 << 20;
 }
 
+static lb_fusion fusion_of(const lb_log *log) {
+  static const char *const words[] = {"static", "live"};
+  return lb_env_choice("LIMBER_FUSION", words, log) ? LB_FUSION_LIVE
+                                                    : LB_FUSION_STATIC;
+}
+
+static bool tries_fusions(const lb_log *log) {
+  static const char *const words[] = {"on", "off"};
+  return !lb_env_choice("LIMBER_FUSION_TRIALS", words, log);
+}
+
 static lb_status load(limber_session *s, const source *from,
                       const limber_session_options *o) {
   lb_onnx_options how = {&s->runtime->log, o->copy_weights != 0};
@@ -126,6 +138,8 @@ static lb_status load(limber_session *s, const source *from,
       .reusable = s->prefer.reusable,
       .checks = s->runtime->checks,
       .no_skip = o->skip ? o->skip < 0 : s->runtime->no_skip,
+      .fusion = fusion_of(&s->runtime->log),
+      .fusion_untried = !tries_fusions(&s->runtime->log),
       .service = o->reference ? NULL : kernels->service,
       .quiet = s->policy.quiet,
       .critical = s->policy.critical,
@@ -317,6 +331,7 @@ limber_status limber_session_stats(limber_session *session, limber_stats *out) {
   stats.runs = s.runs;
   stats.plans_built = s.plans_built;
   stats.plans_evicted = s.plans_evicted;
+  stats.ragged_runs = s.ragged_runs;
   stats.plans = s.plans;
   stats.plan_bytes = s.plan_bytes;
   stats.arena_bytes = s.arena_bytes;

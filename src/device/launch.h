@@ -56,6 +56,16 @@ typedef struct lb_split {
                   // takes all
 } lb_split;
 
+// Rows in segments of different lengths, which are read when the launch runs:
+// sequences of a batch without their padding. The outermost loop of the launch
+// goes through the segments, each of which has its own rows, and as many keys.
+// The launch's dims are those of an average segment, for estimates only.
+typedef struct lb_segments {
+  lb_address offsets;  // of int64 rows: where each segment begins, and the end
+                       // of the last one. In memory that the device reads
+  const int64_t *steps;  // bytes per row of a segment, one per operand
+} lb_segments;
+
 typedef struct lb_launch {
   struct lb_slot *slot;  // where its kernel is published; not used by devices
   // The next zone of the partition (same kernel), or the next launch of a
@@ -71,6 +81,7 @@ typedef struct lb_launch {
   const int64_t *loops;  // iteration counts, outermost first
   // Bytes per operand by which it advances in each iteration of a sequence.
   const int64_t *steps;
+  const lb_segments *segments;  // NULL: none
 } lb_launch;
 
 // Launches that are repeated in order, such as the time steps of an RNN. The

@@ -123,6 +123,30 @@ lb_status lb_shape_attention(lb_infer *c) {
   return LB_OK;
 }
 
+// The dims of Attention without past keys; the segments do not change them.
+lb_status lb_shape_ragged_attention(lb_infer *c) {
+  const lb_vinfo *x = &c->in[0];
+  for (int i = 0; i < 3; i++) LB_TRY(lb_rule_takes(c, i, LB_BIT(F32)));
+  LB_TRY(lb_rule_takes(c, 3, LB_BIT(I64)));
+  LB_TRY(lb_rule_rank(c, 3, 1, 1));
+  for (int i = 0; i < 3; i++) LB_TRY(lb_rule_rank(c, i, 3, 4));
+  lb_rule_type(c, 0, x->dtype);
+  if (x->rank < 0 || c->in[1].rank < 0 || c->in[2].rank < 0)
+    return lb_rule_unknown(c, 0, x->dtype, x->rank);
+  head_dims q, k, v;
+  LB_TRY(split_heads(c, 0, "q_num_heads", &q));
+  LB_TRY(split_heads(c, 1, "kv_num_heads", &k));
+  LB_TRY(split_heads(c, 2, "kv_num_heads", &v));
+  LB_TRY(check_heads(c, &q, &k, &v));
+  lb_dim y[4] = {q.batch, q.n, q.length, v.size};
+  if (x->rank == 3) {
+    y[1] = q.length;
+    LB_TRY(lb_rule_mul(c, q.n, v.size, &y[2]));
+  }
+  lb_rule_set(c, 0, x->dtype, x->rank, y);
+  return LB_OK;
+}
+
 // -- LinearAttention ---------------------------------------------------------
 
 // Decay and beta are [batch, length, width] with one of two widths.

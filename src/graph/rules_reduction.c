@@ -3,6 +3,26 @@
 
 #include "graph/rules.h"
 
+lb_status lb_shape_segment_sum(lb_infer *c) {
+  const lb_vinfo *x = &c->in[0], *segments = &c->in[1];
+  lb_dim dims[LB_MAX_RANK];
+  LB_TRY(lb_rule_takes(c, 0, LB_BIT(F32)));
+  LB_TRY(lb_rule_takes(c, 1, LB_BIT(I64)));
+  LB_TRY(lb_rule_rank(c, 0, 2, LB_MAX_RANK));
+  LB_TRY(lb_rule_rank(c, 1, 1, 1));
+  lb_rule_type(c, 0, x->dtype);
+  if (x->rank < 0 || segments->rank < 0)
+    return lb_rule_unknown(c, 0, x->dtype, x->rank < 0 ? -1 : x->rank - 1);
+  if (lb_rule_differ(x->dims[0], lb_dim_const(1)) ||
+      lb_dim_is(segments->dims[0], 0))
+    return lb_infer_error(c, "rows %s and segments %s do not fit",
+                          lb_rule_text(c, 0), lb_rule_text(c, 1));
+  LB_TRY(lb_rule_plus(c, segments->dims[0], -1, &dims[0]));
+  for (int i = 2; i < x->rank; i++) dims[i - 1] = x->dims[i];
+  lb_rule_set(c, 0, x->dtype, x->rank - 1, dims);
+  return LB_OK;
+}
+
 // -- Reduce* -----------------------------------------------------------------
 
 // Sets the output dims with the marked axes reduced.

@@ -1,5 +1,5 @@
-// partition/attention.c -- binds Attention: q, k, v and the mask with their
-// strides.
+// partition/attention.c -- binds Attention and RaggedAttention: q, k, v and the
+// mask with their strides.
 //
 // Loops around the kernel are the batch, the heads of k and v, and the heads of
 // q that share one of those. In a tensor of rank 3 a row contains all heads;
@@ -21,17 +21,27 @@ static const lb_value *input(const lb_node *n, uint32_t i) {
   return i < n->n_in ? n->in[i] : NULL;
 }
 
+// The segments of a RaggedAttention; else NULL.
+static const lb_value *segments_of(const lb_node *n) {
+  return n->op == LB_OP_RaggedAttention ? n->in[3] : NULL;
+}
+
+static const lb_value *mask_of(const lb_node *n) {
+  return segments_of(n) ? NULL : input(n, MASK);
+}
+
 static bool is_f32(const lb_value *v) { return v && v->info.dtype == LB_F32; }
 
 static bool has_plain_inputs(const lb_node *n) {
-  const lb_value *mask = input(n, MASK);
+  const lb_value *mask = mask_of(n);
   return is_f32(input(n, Q)) && is_f32(input(n, K)) && is_f32(input(n, V)) &&
          (!mask || is_f32(mask) || mask->info.dtype == LB_BOOL) &&
          !input(n, PAST_K) && !input(n, PAST_V) && !input(n, LENGTHS);
 }
 
 bool lb_attention_is(const lb_node *n) {
-  if (n->op != LB_OP_Attention || !has_plain_inputs(n)) return false;
+  if (n->op != LB_OP_Attention && n->op != LB_OP_RaggedAttention) return false;
+  if (!has_plain_inputs(n)) return false;
   for (uint32_t i = 1; i < n->n_out; i++)
     if (n->out[i]) return false;
   return n->out[0] && !lb_attr_int(n, "is_causal", 0) &&
@@ -127,7 +137,7 @@ static lb_layout layout_of(const lb_bind_operand *o) {
 // Strides along [batch, heads, rows, keys]. A mask that is shorter than the
 // keys is not supported.
 static lb_status add_mask(attention_binder *b, bool *ok) {
-  const lb_value *v = input(b->node, MASK);
+  const lb_value *v = mask_of(b->node);
   lb_tensor t;
   if (!v) return LB_OK;
   LB_TRY(b->tensor(b->user, v, &t));
@@ -159,7 +169,7 @@ static uint8_t capped(lb_spec_builder *s, uint8_t score, uint8_t cap) {
 static uint8_t emit_score(lb_specgen *e, const attention_binder *b,
                           double scale, const lb_memo_key *key) {
   lb_spec_builder *s = &e->b;
-  const lb_value *mask = input(b->node, MASK);
+  const lb_value *mask = mask_of(b->node);
   bool flags = mask && mask->info.dtype == LB_BOOL;
   uint8_t m = LB_SPEC_NO_NODE, cap = LB_SPEC_NO_NODE, low = LB_SPEC_NO_NODE;
   for (int i = 0; i < 3; i++) lb_spec_input(s, LB_F32, LB_LAYOUT_FULL);
@@ -185,7 +195,7 @@ static lb_status build_spec(attention_binder *b, bool *ok) {
                      .n_nodes = 1,
                      .form = LB_FORM_ATTENTION,
                      .n_operands = (uint8_t)b->out->n_operands};
-  if (input(n, MASK))
+  if (mask_of(n))
     key.layouts[1 + MASK] = (uint8_t)layout_of(&b->out->operands[1 + MASK]);
   double scale = 1 / sqrt((double)b->q.size);
   if (lb_attr_has(n, "scale")) scale = (double)lb_attr_float(n, "scale", 1);
@@ -209,6 +219,25 @@ static void set_dims(attention_binder *b) {
   o->outer[2] = b->shared;
 }
 
+// The outermost loop goes through the segments, whose dims are those of an
+// average one.
+static lb_status set_segments(attention_binder *b, bool *ok) {
+  lb_binding *o = b->out;
+  lb_tensor t;
+  o->segments = segments_of(b->node);
+  if (!o->segments) return LB_OK;
+  LB_TRY(b->tensor(b->user, o->segments, &t));
+  int64_t n = t.dims[0] - 1;
+  *ok = *ok && b->q.batch == 1 && b->q.rows == b->k.rows && n > 0 &&
+        lb_tensor_is_dense(&t);
+  if (!*ok) return LB_OK;
+  int64_t rows = b->q.rows < n ? 1 : b->q.rows / n;
+  o->dims[LB_DIM_ROWS] = o->dims[LB_DIM_KEYS] = rows;
+  o->outer[0] = n;
+  for (uint32_t i = 0; i < o->n_operands; i++) o->operands[i].outer[0] = 0;
+  return LB_OK;
+}
+
 lb_status lb_attention_bind(const lb_partition *p, lb_tensor_fn *tensor,
                             void *user, lb_binding *out, bool *ok) {
   const lb_node *n = p->nodes[0];
@@ -223,5 +252,6 @@ lb_status lb_attention_bind(const lb_partition *p, lb_tensor_fn *tensor,
   add_heads(&b, n->in[K], &b.k);
   add_heads(&b, n->in[V], &b.v);
   LB_TRY(add_mask(&b, ok));
+  LB_TRY(set_segments(&b, ok));
   return *ok ? build_spec(&b, ok) : LB_OK;
 }

@@ -162,6 +162,9 @@ typedef struct lb_binding {
   const lb_memo_spec *memo_spec;          // the spec in the memo; NULL: not
                                           // there
   lb_reason refusal;                      // if it could not be bound: why
+  // The value whose contents split the rows of the outermost loop into segments
+  // (device/launch.h); NULL: none.
+  const lb_value *segments;
   size_t table_bytes;  // size of tables that operands without a value refer to;
                        // 0: these refer to the packed weights
   lb_bind_operand operands[LB_SPEC_MAX_OUT + LB_SPEC_MAX_IN];

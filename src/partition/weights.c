@@ -16,7 +16,7 @@ typedef struct lb_weights_block {
 
 // Everything that determines the packed bytes.
 typedef struct weights_key {
-  const lb_value *constant;
+  const lb_tensor *constant;  // graphs of one model share its constants
   int32_t form;
   int32_t layout;
   int64_t order;  // element order; see order_of
@@ -111,11 +111,11 @@ static int64_t order_of(const lb_partition *part) {
 
 static weights_key key_of(const lb_partition *part) {
   const lb_node *n = anchor_of(part);
-  return (weights_key){
-      .constant = part->recurrent ? lb_recurrent_weights(n) : n->in[1],
-      .form = (int32_t)part->form,
-      .layout = (int32_t)part->panels,
-      .order = order_of(part)};
+  const lb_value *v = part->recurrent ? lb_recurrent_weights(n) : n->in[1];
+  return (weights_key){.constant = lb_value_const(v),
+                       .form = (int32_t)part->form,
+                       .layout = (int32_t)part->panels,
+                       .order = order_of(part)};
 }
 
 // -- all partitions -----------------------------------------------------------

@@ -131,6 +131,9 @@ static void place_launches(const lb_memory *m, const lb_launch *l) {
     for (uint32_t i = 0; i < l->n_operands; i++)
       if (addresses[i].base == LB_BASE_ARENA)
         addresses[i].offset = lb_memory_offset(m, addresses[i].offset);
+    lb_segments *segments = (lb_segments *)(uintptr_t)l->segments;
+    if (segments && segments->offsets.base == LB_BASE_ARENA)
+      segments->offsets.offset = lb_memory_offset(m, segments->offsets.offset);
   }
 }
 

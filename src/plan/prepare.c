@@ -95,7 +95,8 @@ lb_status lb_planner_address(lb_planner *p, const lb_step_operand *o,
 lb_status lb_planner_value_address(lb_planner *p, const lb_partition *part,
                                    const lb_value *v, lb_address *out) {
   const lb_pvalue *s;
-  *out = (lb_address){address(part->packed), LB_BASE_NONE, LB_NO_VALUE};
+  *out = (lb_address){.base = LB_BASE_NONE, .value = LB_NO_VALUE};
+  if (!v) out->offset = address(part->packed);
   if (!v) return LB_OK;
   LB_TRY(lb_planner_state(p, v, &s));
   out->value = s->value;
@@ -177,6 +178,19 @@ static void fill_launch(const lb_device *d, lb_launch *l,
   l->strides = to->strides;
   l->loops = to->loops;
   l->steps = NULL;
+  l->segments = NULL;
+}
+
+static lb_status add_segments(lb_planner *p, const lb_launch_template *r,
+                              const lb_binding *b, lb_launch *l) {
+  lb_segments *s = lb_arena_new(p->arena, lb_segments, 1);
+  int64_t *steps = lb_arena_new(p->arena, int64_t, r->n_operands);
+  if (!s || !steps) return lb_oom();
+  for (uint32_t i = 0; i < r->n_operands; i++)
+    steps[i] = b->operands[i].row * r->operands[i].size;
+  s->steps = steps;
+  l->segments = s;
+  return lb_planner_value_address(p, NULL, b->segments, &s->offsets);
 }
 
 lb_status lb_planner_prepare(lb_planner *p, const lb_launch_template *r,
@@ -190,7 +204,7 @@ lb_status lb_planner_prepare(lb_planner *p, const lb_launch_template *r,
   for (uint32_t i = 0; i < r->n_operands; i++)
     fill_strides(to.strides + each * i, &r->operands[i], &b->operands[i], b);
   fill_launch(p->prog->slots->device, l, r, b, at, &to);
-  return LB_OK;
+  return b->segments ? add_segments(p, r, b, l) : LB_OK;
 }
 
 // For launches with the same strides.

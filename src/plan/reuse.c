@@ -90,7 +90,8 @@ lb_status lb_planner_cache_launch(lb_planner *p, const lb_partition *part,
                                   const lb_binding *b) {
   const lb_part_class *cls = class_of(p, part);
   bool ok = true;
-  if (!cls || b->table_bytes) return LB_OK;  // tables belong to one launch
+  // Tables and segments belong to one launch.
+  if (!cls || b->table_bytes || b->segments) return LB_OK;
   lb_cached_launch *m =
       lb_arena_alloc(p->state, sizeof *m, _Alignof(lb_cached_launch));
   if (!m) return lb_oom();

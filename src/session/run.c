@@ -275,7 +275,8 @@ static lb_status run_step(frame *f, const lb_step *step) {
 // The name in the model, which may differ from the value's.
 static const char *name_of(const lb_session *s, const lb_region *r,
                            uint32_t result) {
-  const lb_graph *g = s->graph;
+  const lb_graph *g = r->graph;
+  (void)s;
   return r == g->main && g->output_names ? g->output_names[result]
                                          : r->results[result]->name;
 }
@@ -670,7 +671,7 @@ lb_status lb_run_region(lb_session *s, lb_context *c, const lb_region *r,
     if (!lb_failed(st)) st = run_stage(&f, plan);
   }
   if (!lb_failed(st)) st = read_results(&f);
-  const lb_watcher *w = r == s->graph->main ? c->watcher : NULL;
+  const lb_watcher *w = r->parent ? NULL : c->watcher;
   if (!lb_failed(st) && w && w->done) st = w->done(w->user, plan);
   lb_plan_release(plan);
   lb_arena_reset(&c->keys);

@@ -25,6 +25,8 @@ struct lb_session {
   _Atomic(struct lb_recorder *) recorder;  // owned; NULL: nothing is recorded
   unsigned number;    // in the compile service; 0: there is no service
   const bool *batch;  // see graph/batch.h; in the graph's arena
+  // Owned; NULL: nothing is fused while running.
+  struct lb_partition_manager *partition_manager;
   // Of the largest item planned so far: bytes in the inputs, and bytes of
   // values between steps. Used only to choose micro-batches.
   atomic_size_t item_bytes, item_values;

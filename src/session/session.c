@@ -11,6 +11,7 @@
 #include "session/check.h"
 #include "session/eval.h"
 #include "session/step_profiler.h"
+#include "session/partition_manager.h"
 #include "session/record.h"
 #include "session/run.h"
 #include "session/microbatch.h"
@@ -44,7 +45,7 @@ static lb_status prepare(lb_session *s) {
   lb_version *first;
   LB_TRY(lb_session_build(s, &(lb_partition_options){0}, &first));
   atomic_init(&s->versions.current, first);
-  return LB_OK;
+  return lb_partition_manager_new(s, &s->partition_manager);
 }
 
 static lb_device *device_of(const lb_session *s) {
@@ -103,6 +104,7 @@ void lb_session_free(lb_session *s) {
     lb_service_end_background(s->options.service);
   lb_recorder_free(s->recorder);
   for (int i = 0; i < LB_IDLE_CONTEXTS; i++) free_context(s, s->idle[i]);
+  lb_partition_manager_free(s->partition_manager);
   lb_session_release_version(s, s->versions.current);
   lb_plans_fini(&s->plans);
   lb_versions_fini(&s->versions);
@@ -270,6 +272,7 @@ static size_t limit_of(size_t a, size_t b) {
 lb_status lb_session_run_with(lb_session *s, const lb_tensor *inputs,
                               lb_output *outputs, const lb_run_how *how) {
   lb_lru *lru = s->options.slots ? s->options.slots->lru : NULL;
+  lb_partition_manager *m = s->partition_manager;
   lb_context *c;
   int64_t start = lb_event_start(s->options.events);
   LB_TRY(lb_check_inputs(s->graph, inputs));
@@ -287,7 +290,8 @@ lb_status lb_session_run_with(lb_session *s, const lb_tensor *inputs,
   lb_pool_enter(pool);
   lb_lru_enter(lru, c->reader);
   lb_caller_enter();
-  lb_status st = lb_microbatch_run(s, c, inputs, outputs);
+  lb_status st = m ? lb_partition_manager_run(m, c, inputs, outputs)
+                   : lb_microbatch_run(s, c, inputs, outputs);
   lb_caller_leave();
   lb_lru_leave(lru, c->reader);
   lb_pool_leave(pool);
@@ -441,6 +445,7 @@ lb_status lb_session_settle(lb_session *s, double seconds, uint64_t users) {
                    .critical = s->options.critical,
                    .each = each_slot,
                    .user = s};
+  lb_partition_manager_update(s->partition_manager);
   return s->options.service ? lb_service_settle(s->options.service, &how)
                             : LB_OK;
 }
@@ -469,6 +474,7 @@ void lb_session_stats_get(lb_session *s, lb_session_stats *out) {
   lb_lock_give(&v->weights.lock);
   lb_version *now = lb_version_take(s);
   out->version = lb_version_number(now);
+  out->ragged_runs = lb_partition_manager_fused_runs(s->partition_manager);
   lb_session_release_version(s, now);
   for (int i = 0; i < LB_IDLE_CONTEXTS; i++) {
     lb_context *c = atomic_exchange(&s->idle[i], NULL);  // not in use

@@ -20,6 +20,12 @@
 
 typedef struct lb_session lb_session;
 
+// Fusion beyond what is never slower.
+typedef enum lb_fusion {
+  LB_FUSION_STATIC,  // none
+  LB_FUSION_LIVE,    // what the contents of inputs make worthwhile
+} lb_fusion;
+
 typedef struct lb_session_options {
   lb_pool *pool;          // borrowed; NULL: runs use the calling thread only
   const lb_alloc *alloc;  // borrowed; NULL: the C library
@@ -40,6 +46,9 @@ typedef struct lb_session_options {
   bool no_skip;        // likewise
   bool reusable;       // likewise
   unsigned checks;     // bits of lb_memory_check
+  lb_fusion fusion;
+  // LIVE: fuses wherever it is right, without observing whether it pays.
+  bool fusion_untried;
   // Gets samples of pending slots; borrowed, outlives the session. NULL: no
   // kernels are compiled.
   lb_service *service;
@@ -160,6 +169,7 @@ typedef struct lb_session_stats {
   size_t packings;               // constants packed so far
   size_t programs;               // alive, including the current one
   uint64_t version;              // of the current one
+  uint64_t ragged_runs;          // without padding
   size_t own_bytes;  // of programs, and of idle contexts without values
 } lb_session_stats;
 void lb_session_stats_get(lb_session *s, lb_session_stats *out);

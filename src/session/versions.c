@@ -49,8 +49,13 @@ static lb_slot_user user_of(const lb_session_options *o) {
 
 lb_status lb_session_build(lb_session *s, const lb_partition_options *o,
                            lb_version **out) {
+  return lb_version_build(s, s->graph, o, out);
+}
+
+lb_status lb_version_build(lb_session *s, const lb_graph *g,
+                           const lb_partition_options *o, lb_version **out) {
   const lb_session_options *so = &s->options;
-  lb_program_options how = {.graph = s->graph,
+  lb_program_options how = {.graph = g,
                             .limit = so->memory_limit,
                             .slots = so->slots,
                             .weights = &s->versions.weights,

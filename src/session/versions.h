@@ -53,6 +53,11 @@ struct lb_session;
 lb_status lb_versions_init(lb_versions *v, lb_device *device);
 void lb_versions_fini(lb_versions *v);  // no version may have users
 
+// lb_session_build for another graph of the same model, which must outlive the
+// session and share its constants with the session's graph.
+lb_status lb_version_build(struct lb_session *s, const lb_graph *g,
+                           const lb_partition_options *o,
+                           struct lb_version **out);
 // Adds a user to the current version and returns it.
 struct lb_version *lb_version_take(struct lb_session *s);
 // Adds a user to a version that has some.

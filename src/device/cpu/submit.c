@@ -107,6 +107,58 @@ static void run_call(kernel_call *c, lb_pool *pool) {
   }
 }
 
+// -- segments ----------------------------------------------------------------
+
+// Rows of a segment that are one kernel call: the keys of a head stay in L1 and
+// L2, and every tile of attention divides it.
+#define SEGMENT_BAND 120
+#define SEGMENT_PARTS 32  // chunks of a launch
+
+typedef struct segment_parts {
+  const kernel_call *call;  // pointers are for the first row of all segments
+  const int64_t *offsets;
+} segment_parts;
+
+// Iteration number `at` of the loops; `c` is a copy of the call, whose pointers
+// are changed.
+static void run_segment(const segment_parts *s, int64_t at, kernel_call *c,
+                        uint64_t *args) {
+  const lb_launch *l = c->launch;
+  const int64_t *offset = s->offsets + at / (l->split.outer / l->loops[0]);
+  int64_t rows = offset[1] - offset[0];
+  for (int i = 0; i < l->n_operands; i++)
+    c->args[i] =
+        s->call->args[i] + (uint64_t)(offset[0] * l->segments->steps[i]);
+  args[l->n_operands + LB_DIM_KEYS] = (uint64_t)rows;
+  part_block b = {.iteration = at,
+                  .cols = (int64_t)l->args[l->n_operands + LB_DIM_COLS]};
+  for (; b.row < rows; b.row += SEGMENT_BAND) {
+    b.rows = min(SEGMENT_BAND, rows - b.row);
+    run_block(c, &b, args);
+  }
+}
+
+static void run_segments(void *user, int64_t begin, int64_t end, int worker) {
+  (void)worker;
+  const segment_parts *s = user;
+  kernel_call c = *s->call;
+  uint64_t args[LB_SPEC_MAX_ARGS];
+  memcpy(args, c.args, c.launch->n_args * sizeof *args);
+  for (; begin < end; begin++) run_segment(s, begin, &c, args);
+}
+
+static void run_all_segments(const kernel_call *call, const uintptr_t *bases,
+                             lb_pool *pool) {
+  const lb_launch *l = call->launch;
+  const lb_address *at = &l->segments->offsets;
+  segment_parts s = {
+      call, (const int64_t *)(bases[at->base] + (uintptr_t)at->offset)};
+  int64_t n = l->split.outer;
+  bool alone = l->split.grain == l->split.parts || lb_pool_alone(pool);
+  int64_t grain = n / SEGMENT_PARTS + (n % SEGMENT_PARTS != 0);
+  lb_pool_for(pool, n, alone ? n : grain, run_segments, &s);
+}
+
 // -- zones -------------------------------------------------------------------
 
 typedef struct zones {
@@ -169,7 +221,10 @@ lb_status lb_cpu_submit(lb_stream *q, const lb_exec *exec, const lb_launch *l) {
   }
   kernel_call c;
   prepare(&c, l, kernel, q->bases);
-  run_call(&c, q->pool);
+  if (l->segments)
+    run_all_segments(&c, q->bases, q->pool);
+  else
+    run_call(&c, q->pool);
   return LB_OK;
 }
 

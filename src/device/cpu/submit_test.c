@@ -187,6 +187,59 @@ static void a_band_across_zones_runs_through_all_zones(void **state) {
   }
 }
 
+// -- segments ----------------------------------------------------------------
+
+enum { SEGMENT_HEADS = 3, SEGMENT_COLS = 2, SEGMENT_ROWS = 700 };
+
+// Adds to each element the number of keys that the call was given.
+static void add_keys(const uint64_t *args) {
+  float *out = (float *)(uintptr_t)args[0];
+  for (int64_t r = 0; r < (int64_t)args[1]; r++)
+    for (int64_t c = 0; c < (int64_t)args[2]; c++)
+      out[r * SEGMENT_HEADS * SEGMENT_COLS + c] += (float)args[4];
+}
+
+static void check_segments(lb_pool *pool, const int64_t *offsets, int64_t n) {
+  enum { F = sizeof(float), ROW = SEGMENT_HEADS * SEGMENT_COLS };
+  static float out[SEGMENT_ROWS * ROW];
+  const int64_t loops[] = {n, SEGMENT_HEADS}, step = ROW * F;
+  const int64_t strides[] = {ROW * F, F, 0, SEGMENT_COLS * F};
+  const uint64_t args[] = {0, 1, SEGMENT_COLS, 0, 1};
+  lb_address to = {.base = 1};
+  lb_segments segments = {{.base = 2, .offset = 8}, &step};
+  lb_launch l = {.split = {.outer = n * SEGMENT_HEADS, .parts = 2, .grain = 1},
+                 .n_operands = 1,
+                 .n_args = 5,
+                 .n_loops = 2,
+                 .addresses = &to,
+                 .args = args,
+                 .strides = strides,
+                 .loops = loops,
+                 .segments = &segments};
+  memset(out, 0, sizeof out);
+  submit(&l, add_keys, pool,
+         (uintptr_t[]){0, (uintptr_t)out, (uintptr_t)(offsets - 1)});
+  for (int64_t s = 0; s < n; s++)
+    for (int64_t i = offsets[s] * ROW; i < offsets[s + 1] * ROW; i++)
+      assert_true(out[i] == (float)(offsets[s + 1] - offsets[s]));
+  for (int64_t i = offsets[n] * ROW; i < SEGMENT_ROWS * ROW; i++)
+    assert_true(out[i] == 0);
+}
+
+static void each_segment_has_its_own_rows_and_keys(void **state) {
+  (void)state;
+  static const int64_t offsets[][7] = {
+      {-1, 0, 5}, {-1, 0, 1, 8, 8, 250, 700}, {-1, 0, 0, 121, 360}};
+  static const int64_t n[] = {1, 5, 3};
+  lb_pool *pool;
+  ok(lb_pool_new(3, &pool));
+  for (int i = 0; i < 3; i++) {
+    check_segments(NULL, offsets[i] + 1, n[i]);
+    check_segments(pool, offsets[i] + 1, n[i]);
+  }
+  lb_pool_free(pool);
+}
+
 static const lb_exec adds = {.entry = (uintptr_t)add};
 
 static void submit_all(const lb_sequence *s, lb_pool *pool,
@@ -292,6 +345,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_element_is_computed_once),
       cmocka_unit_test(every_element_of_all_zones_is_computed_once),
+      cmocka_unit_test(each_segment_has_its_own_rows_and_keys),
       cmocka_unit_test(a_band_across_zones_runs_through_all_zones),
       cmocka_unit_test(launches_run_in_sequence),
       cmocka_unit_test(groups_may_run_in_parallel),
