@@ -292,6 +292,13 @@ def sequence(rng, count):
 # -- one case -------------------------------------------------------------------
 
 
+def drops_nan(case, outputs):
+    """Whether NaN may have met ONNX Runtime's MaxPool, which ignores it where
+    Limber and the standard return it."""
+    return b"MaxPool" in case.bytes and any(
+        o.dtype.kind == "f" and np.isnan(o).any() for o in outputs)
+
+
 def onnx_runtime_differs(case, ref):
     """None, or how ONNX Runtime's results differ from the reference's. Where
     it rejects a graph or a feed, or a value is empty, it is not asked."""
@@ -306,6 +313,8 @@ def onnx_runtime_differs(case, ref):
         try:
             want = session.run(None, case.feeds[feed])
         except Exception:
+            continue
+        if drops_nan(case, ref[feed]):
             continue
         counts["ONNX Runtime"] += 1
         text = loosely_differ(case, feed, ref[feed], want)
