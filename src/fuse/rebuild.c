@@ -173,12 +173,7 @@ static lb_status number(lb_rebuild *b, const lb_value *v, lb_value **out) {
     case LB_I64: *(int64_t *)t.data = (int64_t)x; break;
     case LB_F64: *(double *)t.data = x; break;
     case LB_F32: *(float *)t.data = (float)x; break;
-<<<<<<< HEAD
     default: return lb_error(LB_INTERNAL, "'%s' has no numeric dtype", v->name);
-=======
-    default:
-      return lb_error(LB_INTERNAL, "'%s' has no number at tokens", v->name);
->>>>>>> wt3
   }
   snprintf(name, sizeof name, "%s.valid", v->name);
   return lb_const_new(b->graph, name, &t, out);
