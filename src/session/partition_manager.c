@@ -20,10 +20,10 @@ enum { POINT_GUARD, POINT_PADDING, POINT_ORIGINAL, POINT_FUSED };
 struct lb_partition_manager {
   lb_session *s;
   lb_ragged ragged;
-  lb_analyzer *analyzer;  // NULL: fused wherever the guard holds
-  lb_version *version;    // NULL: not built yet. Written once
-  atomic_int phase;       // lb_fusion_phase: that of `life`, for runs
-  lb_fusion_life life;    // used by the analyzer's function only
+  lb_analyzer *analyzer;     // NULL: fused wherever the guard holds
+  lb_version_place version;  // deployed; owned. NULL: none
+  atomic_int phase;          // lb_fusion_phase: that of `life`, for runs
+  lb_fusion_life life;       // used by the analyzer's function only
   atomic_ullong runs, eligible, fused_runs;
   atomic_bool compiled;  // some fused run counted
   atomic_size_t token_bytes;
@@ -32,9 +32,17 @@ struct lb_partition_manager {
 // -- the analyzer's side -----------------------------------------------------
 
 static lb_status build(lb_partition_manager *m) {
-  if (m->version) return LB_OK;
-  return lb_version_build(m->s, m->ragged.graph, &(lb_partition_options){0},
-                          &m->version);
+  lb_version *v;
+  if (atomic_load(&m->version)) return LB_OK;
+  LB_TRY(
+      lb_version_build(m->s, m->ragged.graph, &(lb_partition_options){0}, &v));
+  atomic_store(&m->version, v);
+  return LB_OK;
+}
+
+// Runs that have taken it keep it to their end.
+static void withdraw(lb_partition_manager *m) {
+  lb_session_release_version(m->s, atomic_exchange(&m->version, NULL));
 }
 
 static void forget_times(lb_partition_manager *m) {
@@ -83,6 +91,7 @@ static void decide(void *user, const lb_snapshot *now) {
   if (action == LB_FUSION_DEPLOY || action == LB_FUSION_REMEASURE)
     forget_times(m);
   log_action(m, action, &s);
+  if (m->life.phase == LB_FUSION_REJECTED) withdraw(m);
   atomic_store_explicit(&m->phase, (int)m->life.phase, memory_order_release);
 }
 
@@ -127,23 +136,31 @@ static void sample_time(lb_partition_manager *m, const lb_context *c,
   sample(m, c, point, log(ns / positions));
 }
 
+// The version for the next run whose guard holds, to be released; NULL: the
+// original.
+static lb_version *choose(lb_partition_manager *m) {
+  uint64_t i = atomic_fetch_add_explicit(&m->eligible, 1, memory_order_relaxed);
+  bool compiled = atomic_load_explicit(&m->compiled, memory_order_relaxed);
+  if (m->analyzer && !lb_fusion_chooses(phase_of(m), i, compiled)) return NULL;
+  return lb_version_take_from(m->s, &m->version);
+}
+
 static lb_status run_guarded(lb_partition_manager *m, lb_context *c,
                              const lb_tensor *in, lb_output *out,
                              const lb_ragged_guard *guard) {
-  uint64_t i = atomic_fetch_add_explicit(&m->eligible, 1, memory_order_relaxed);
-  bool compiled = atomic_load_explicit(&m->compiled, memory_order_relaxed);
-  bool fused = lb_fusion_chooses(phase_of(m), i, compiled) || !m->analyzer;
+  lb_version *fused = choose(m);
   int64_t start = lb_clock_ns();
   lb_status st;
   if (fused) {
     atomic_fetch_add_explicit(&m->fused_runs, 1, memory_order_relaxed);
-    st = lb_ragged_run_main(m->s, c, m->version->program, guard, in, out,
+    st = lb_ragged_run_main(m->s, c, fused->program, guard, in, out,
                             &m->token_bytes);
   } else {
     st = lb_microbatch_run(m->s, c, in, out);
   }
   if (!lb_failed(st) && m->analyzer && !c->watcher)
     sample_time(m, c, fused ? POINT_FUSED : POINT_ORIGINAL, guard, start);
+  lb_session_release_version(m->s, fused);
   return st;
 }
 
@@ -204,7 +221,7 @@ lb_status lb_partition_manager_new(lb_session *s, lb_partition_manager **out) {
 void lb_partition_manager_free(lb_partition_manager *m) {
   if (!m) return;
   lb_analyzer_free(m->analyzer);
-  lb_session_release_version(m->s, m->version);
+  withdraw(m);
   lb_ragged_fini(&m->ragged);
   free(m);
 }

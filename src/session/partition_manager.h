@@ -12,9 +12,8 @@
 // (2) A run whose guard does not hold is that of the original.
 // (3) A time counts only if every matmul, attention and convolution of the run
 //     had a kernel.
-// (4) A version that was withdrawn stays in memory until the session ends:
-// there
-//     is at most one.
+// (4) There is at most one fused version. If it has lost, it is freed with the
+//     last run that uses it; if there is no padding at the moment, it stays.
 #ifndef LB_SESSION_PARTITION_MANAGER_H
 #define LB_SESSION_PARTITION_MANAGER_H
 

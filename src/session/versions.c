@@ -99,11 +99,16 @@ static bool add_user(lb_version *v) {
   return n != 0;
 }
 
-lb_version *lb_version_take(lb_session *s) {
+lb_version *lb_version_take_from(lb_session *s, lb_version_place *from) {
   for (;;) {
-    lb_version *v = atomic_load(&s->versions.current);
-    if (!add_user(v)) continue;  // it is no longer current
-    if (atomic_load(&s->versions.current) == v) return v;
+    lb_version *v = atomic_load(from);
+    if (!v) return NULL;
+    if (!add_user(v)) continue;  // it is no longer published
+    if (atomic_load(from) == v) return v;
     lb_session_release_version(s, v);
   }
+}
+
+lb_version *lb_version_take(lb_session *s) {
+  return lb_version_take_from(s, &s->versions.current);
 }

@@ -39,10 +39,13 @@ struct lb_version {
       *next;  // in the list of unused versions; protected by the lock
 };
 
+// Where a version is published; NULL: none.
+typedef _Atomic(struct lb_version *) lb_version_place;
+
 typedef struct lb_versions {
-  _Atomic(struct lb_version *) current;  // counts as a user; NULL: none yet
-  lb_lock lock;                          // protects what follows
-  struct lb_version *unused;             // owned
+  lb_version_place current;   // counts as a user; NULL: none yet
+  lb_lock lock;               // protects what follows
+  struct lb_version *unused;  // owned
   uint64_t built;
   lb_program_usage usage;
   lb_weights weights;  // shared by all versions
@@ -58,6 +61,10 @@ void lb_versions_fini(lb_versions *v);  // no version may have users
 lb_status lb_version_build(struct lb_session *s, const lb_graph *g,
                            const lb_partition_options *o,
                            struct lb_version **out);
+// Adds a user to the version at `from` and returns it; NULL if there is none.
+// The caller that stored it there remains a user until it has replaced it.
+struct lb_version *lb_version_take_from(struct lb_session *s,
+                                        lb_version_place *from);
 // Adds a user to the current version and returns it.
 struct lb_version *lb_version_take(struct lb_session *s);
 // Adds a user to a version that has some.
