@@ -110,6 +110,19 @@ static bool tries_fusions(const lb_log *log) {
   return !lb_env_choice("LIMBER_FUSION_TRIALS", words, log);
 }
 
+static unsigned verify_of(const lb_log *log) {
+  const char *text = getenv("LIMBER_VERIFY");
+  if (!text || !*text) return 0;
+  char *end;
+  long n = strtol(text, &end, 10);
+  if (!*end && n >= 1 && n <= 1000000) return (unsigned)n;
+  lb_log_line(log, LB_LOG_WARN,
+              "LIMBER_VERIFY=%s is ignored: it must be a number from 1 to "
+              "1000000",
+              text);
+  return 0;
+}
+
 static lb_status load(limber_session *s, const source *from,
                       const limber_session_options *o) {
   lb_onnx_options how = {&s->runtime->log, o->copy_weights != 0};
@@ -140,6 +153,7 @@ static lb_status load(limber_session *s, const source *from,
       .no_skip = o->skip ? o->skip < 0 : s->runtime->no_skip,
       .fusion = fusion_of(&s->runtime->log),
       .fusion_untried = !tries_fusions(&s->runtime->log),
+      .verify = verify_of(&s->runtime->log),
       .service = o->reference ? NULL : kernels->service,
       .quiet = s->policy.quiet,
       .critical = s->policy.critical,

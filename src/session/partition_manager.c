@@ -10,6 +10,7 @@
 #include "session/eval.h"
 #include "session/microbatch.h"
 #include "session/ragged.h"
+#include "session/verify.h"
 
 #define HALF_LIFE 64   // samples
 #define FIRST_RUNS 64  // whose masks are all looked at
@@ -25,6 +26,7 @@ struct lb_partition_manager {
   atomic_int phase;          // lb_fusion_phase: that of `life`, for runs
   lb_fusion_life life;       // used by the analyzer's function only
   atomic_ullong runs, eligible, fused_runs;
+  atomic_bool wrong;     // a fused run differed from the original
   atomic_bool compiled;  // some fused run counted
   atomic_size_t token_bytes;
 };
@@ -141,8 +143,20 @@ static void sample_time(lb_partition_manager *m, const lb_context *c,
 static lb_version *choose(lb_partition_manager *m) {
   uint64_t i = atomic_fetch_add_explicit(&m->eligible, 1, memory_order_relaxed);
   bool compiled = atomic_load_explicit(&m->compiled, memory_order_relaxed);
+  if (atomic_load_explicit(&m->wrong, memory_order_relaxed)) return NULL;
   if (m->analyzer && !lb_fusion_chooses(phase_of(m), i, compiled)) return NULL;
   return lb_version_take_from(m->s, &m->version);
+}
+
+// Recomputes one fused run in `options.verify`.
+static lb_status verify(lb_partition_manager *m, lb_context *c,
+                        const lb_tensor *in, const lb_output *out) {
+  unsigned every = m->s->options.verify;
+  bool same;
+  if (!every || atomic_load(&m->fused_runs) % every) return LB_OK;
+  LB_TRY(lb_verify_run(m->s, c, in, out, &same));
+  if (!same) atomic_store(&m->wrong, true);
+  return LB_OK;
 }
 
 static lb_status run_guarded(lb_partition_manager *m, lb_context *c,
@@ -160,6 +174,7 @@ static lb_status run_guarded(lb_partition_manager *m, lb_context *c,
   }
   if (!lb_failed(st) && m->analyzer && !c->watcher)
     sample_time(m, c, fused ? POINT_FUSED : POINT_ORIGINAL, guard, start);
+  if (fused && !lb_failed(st)) st = verify(m, c, in, out);
   lb_session_release_version(m->s, fused);
   return st;
 }

@@ -193,6 +193,43 @@ static void limits_hold_without_padding(void **state) {
   free(p);
 }
 
+static int warnings;
+
+static void count_warnings(void *user, int level, const char *line) {
+  (void)user;
+  warnings += level == LB_LOG_WARN && strstr(line, "output 'y', element");
+}
+
+// Numbers at padding that are NaN make the original NaN, but not the fused
+// graph.
+static void a_run_that_differs_ends_fusion(void **state) {
+  (void)state;
+  bed live;
+  lb_output out[OUTPUTS];
+  padded *p = malloc(sizeof *p);
+  lb_log log = {.fn = count_warnings, .level = LB_LOG_WARN};
+  lb_session_options o = forced;
+  o.verify = 2;
+  o.log = &log;
+  open_bed(&live, o);
+  warnings = 0;
+  for (int i = 0; i < 6; i++) {
+    fill(p, 5, 9, 1);
+    if (i >= 4)
+      for (int64_t k = 0; k < 5 * 9; k++)
+        if (!p->m[k]) p->x[k * WIDTH] = NAN;
+    must(run(live.s, p, out, false));
+    lb_output_free(live.s, &out[0]);
+  }
+  assert_int_equal(ragged_runs(&live), 6);
+  assert_int_equal(warnings, 1);
+  must(run(live.s, p, out, false));
+  lb_output_free(live.s, &out[0]);
+  assert_int_equal(ragged_runs(&live), 6);
+  close_bed(&live);
+  free(p);
+}
+
 static void deterministic_sessions_fuse_nothing(void **state) {
   (void)state;
   bed b;
@@ -277,6 +314,7 @@ int main(void) {
       cmocka_unit_test(padding_is_left_out_whole_and_in_groups),
       cmocka_unit_test(results_with_padding_need_the_original),
       cmocka_unit_test(limits_hold_without_padding),
+      cmocka_unit_test(a_run_that_differs_ends_fusion),
       cmocka_unit_test(deterministic_sessions_fuse_nothing),
       cmocka_unit_test(threads_run_without_padding_while_versions_change),
       cmocka_unit_test(threads_run_while_the_analyzer_decides),

@@ -49,6 +49,9 @@ typedef struct lb_session_options {
   lb_fusion fusion;
   // LIVE: fuses wherever it is right, without observing whether it pays.
   bool fusion_untried;
+  // One of so many fused runs is recomputed without fusion and compared; if it
+  // differs, the session fuses nothing any more. 0: none.
+  unsigned verify;
   // Gets samples of pending slots; borrowed, outlives the session. NULL: no
   // kernels are compiled.
   lb_service *service;
