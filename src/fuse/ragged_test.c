@@ -79,6 +79,8 @@ static void a_masked_mean_needs_tokens_only(void **state) {
       "n.counts: float32[b,1] = Expand(n.column, n.shape)\n"
       "y: float32[b,8] = Div(t.segments, n.counts)\n"
       "out y\n");
+  const lb_node *flat = r.graph->main->nodes[0];  // x.flat, a Reshape
+  assert_true(flat->optimized && !flat->runtime_skippable);
   lb_ragged_fini(&r);
   lb_graph_free(g);
 }

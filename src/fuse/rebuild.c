@@ -8,6 +8,7 @@
 #include "fuse/ragged.h"
 #include "graph/infer.h"
 #include "graph/rewrite.h"
+#include "graph/skip.h"
 
 #define NAME 200  // bytes of a derived name
 
@@ -440,6 +441,7 @@ static lb_status build(lb_rebuild *b) {
   }
   LB_TRY(add_results(b));
   LB_TRY(lb_infer_graph(b->graph));
+  LB_TRY(lb_mark_runtime_skippable_nodes(b->graph));
   return lb_graph_verify(b->graph);
 }
 

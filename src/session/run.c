@@ -273,10 +273,8 @@ static lb_status run_step(frame *f, const lb_step *step) {
 }
 
 // The name in the model, which may differ from the value's.
-static const char *name_of(const lb_session *s, const lb_region *r,
-                           uint32_t result) {
+static const char *name_of(const lb_region *r, uint32_t result) {
   const lb_graph *g = r->graph;
-  (void)s;
   return r == g->main && g->output_names ? g->output_names[result]
                                          : r->results[result]->name;
 }
@@ -294,7 +292,7 @@ lb_status lb_run_reserve_output(const lb_session *s, lb_context *c,
     void *p = lb_alloc_get(c->results, bytes);
     if (!p)
       return lb_error(LB_OOM, "out of memory: %zu bytes for output '%s'", bytes,
-                      name_of(s, r, result));
+                      name_of(r, result));
     lb_alloc_put(c->results, o->data);
     b->outputs += bytes - o->cap;
     *o = (lb_output){.wanted = true, .owned = true, .data = p, .cap = bytes};
@@ -304,7 +302,7 @@ lb_status lb_run_reserve_output(const lb_session *s, lb_context *c,
     return lb_error(
         LB_INVALID,
         "output '%s' of %s%s%s%s needs %zu bytes, the buffer has %zu",
-        name_of(s, r, result), lb_dtype_name(t->dtype),
+        name_of(r, result), lb_dtype_name(t->dtype),
         lb_dims_print(t->rank, t->dims, dims, sizeof dims),
         o->strides ? " with strides " : "",
         o->strides ? lb_dims_print(t->rank, t->strides, strides, sizeof strides)
