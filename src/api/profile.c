@@ -176,11 +176,13 @@ limber_status limber_session_nodes(limber_session *session, limber_node_fn *fn,
 
 // -- runs --------------------------------------------------------------------
 
-static lb_status report_all(report *r, const lb_graph *g, bool explain) {
+static lb_status report_all(report *r, bool explain) {
   const events *all = r->all;
   for (size_t i = 0; r->step && i < all->n; i++)
     report_step(&all->list[i], r->step, r->user);
-  if (!explain) return LB_OK;
+  if (!explain || !all->plan) return LB_OK;
+  // The graph that ran: with live fusion it may not be the model's.
+  const lb_graph *g = all->plan->program->graph;
   if (r->step) LB_TRY(lb_explain_nodes(g, all->plan, report_as_step, r));
   if (!r->node) return LB_OK;
   LB_TRY(index_steps(r));
@@ -196,7 +198,7 @@ static limber_status profile(limber_session *s, const limber_tensor *inputs,
   lb_run_how how = {.watcher = &watcher};
   lb_status st = lb_api_run(s, inputs, n_inputs, outputs, n_outputs, &how);
   r->all = &all;
-  if (!lb_failed(st)) st = report_all(r, s->model.graph, explain);
+  if (!lb_failed(st)) st = report_all(r, explain);
   free(r->first);
   lb_plan_release(all.plan);
   free(all.list);

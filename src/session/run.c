@@ -372,9 +372,9 @@ static lb_status emit_step(const frame *f, const lb_plan *plan,
   e.start_ns = start;
   e.end_ns = end;
   e.version = f->c->program->version;
-  e.step = f->region == f->s->graph->main
-               ? plan->first_step + (uint32_t)(step - plan->steps)
-               : LB_NO_STEP;
+  e.step = f->region->parent
+               ? LB_NO_STEP
+               : plan->first_step + (uint32_t)(step - plan->steps);
   if (f->covered_launch && step > f->covered_launch && step < f->cover_end)
     e.reason = why_pending(f->covered_launch);
   const lb_tensor *operands = f->c->operands;  // of this step

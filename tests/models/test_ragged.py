@@ -110,6 +110,19 @@ def test_compiled_kernels_agree(form):
         check(form, "int64", right_padded(rng, batch, seq), rng)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_explanations_are_of_the_graph_that_ran(form):
+    rng = np.random.default_rng(6)
+    live, name, feeds, _ = check(form, "int64", right_padded(rng, 6, 23), rng)
+    nodes = live.nodes([name], feeds)
+    assert "RaggedAttention" in {node["op"] for node in nodes}
+    steps = live.profile([name], feeds)
+    for node in nodes:
+        if node["disposition"] in ("launched", "called"):
+            assert node["step"] is not None and node["step"] < len(steps), node
+    assert any(node["skipped"] and node["proof"] for node in nodes)
+
+
 @pytest.mark.parametrize("form", ["distilbert", "distilbert-inf"])
 def test_left_padding_is_left_out_of_means(form):
     rng = np.random.default_rng(3)
